@@ -1,0 +1,203 @@
+"""The whole extension surface: what a suite, a world, a policy and an executor must be.
+
+Everything here is found by name through entry points (``trialplate.registry``) and loaded when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trialplate.canonical import document_sha256
+from trialplate.record import Column, Decision, EpisodeInfo, Event, Measurement, Observation
+from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
+from trialplate.spec.stages import StageChain
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One concrete world setting with every number written out.
+
+    ``parameters`` is plain JSON data. ``family`` is the unit of resampling.
+    """
+
+    id: str
+    family: str
+    domain: str
+    variant: str
+    parameters: Mapping[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain form that stands in the manifest."""
+        return {
+            "id": self.id,
+            "family": self.family,
+            "domain": self.domain,
+            "variant": self.variant,
+            "parameters": dict(self.parameters),
+        }
+
+    def sha256(self) -> str:
+        """Digest of the canonical form."""
+        return document_sha256(self.document())
+
+
+@dataclass(frozen=True, slots=True)
+class ResetEvidence:
+    """What the world is, read back from the simulator after reset.
+
+    ``applied_scene`` has already been compared with the scenario by the environment (SceneMismatch otherwise);
+    verification compares it again, independently.
+    """
+
+    applied_scene: Mapping[str, Any]
+    applied_scene_sha256: str
+    initial_state_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sensed:
+    """The channels of one look: ``images`` name -> (H, W, 3) uint8, ``proprio`` name -> (dim,) float64."""
+
+    images: Mapping[str, NDArray[np.uint8]]
+    proprio: Mapping[str, NDArray[np.float64]]
+
+
+class Environment(Protocol):
+    """One world; one episode at a time; no randomness but the seed it is given."""
+
+    def reset(self, scenario: Scenario, *, seed: int) -> ResetEvidence:
+        """Build or reuse the scenario's world at rest. Raises HarnessFault."""
+        ...
+
+    def sense(self, cameras: Sequence[str], *, proprio: Sequence[str]) -> Sensed:
+        """Read the named channels; nothing else is rendered. Raises SensorInvalid."""
+        ...
+
+    def step(self, action: NDArray[np.float64]) -> Event | None:
+        """Run one control step with a validated action (dim,).
+
+        Returns None when it ran, or the event ``control_rejected`` when the action is legal but cannot be
+        executed: then nothing moved. Raises HarnessFault.
+        """
+        ...
+
+    def measure(self) -> Measurement:
+        """Read the privileged columns, in the order of the suite's ``columns``."""
+        ...
+
+    def state_sha256(self) -> str:
+        """Digest of the full simulator state."""
+        ...
+
+    def drain_events(self) -> tuple[Event, ...]:
+        """Return and forget what the world did by itself since the last call (a disturbance began, ...)."""
+        ...
+
+    def frames(self, cameras: Sequence[str], *, height_px: int, width_px: int) -> Mapping[str, NDArray[np.uint8]]:
+        """Render pictures for people; never shown to a policy and without effect on the state."""
+        ...
+
+    def close(self) -> None:
+        """Release what the world holds."""
+        ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """An arm under test."""
+
+    def spec(self) -> PolicySpec:
+        """Declare what it uses and sends."""
+        ...
+
+    def reset(self, episode: EpisodeInfo) -> None:
+        """Forget the previous episode."""
+        ...
+
+    def act(self, observation: Observation) -> Decision:
+        """Decide. Whatever it raises is charged to the arm."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+class PrivilegedControl(Protocol):
+    """A control that may see measurements and the scenario. Never ranked; a different type from Policy."""
+
+    def spec(self) -> PolicySpec:
+        """Declare what it uses and sends."""
+        ...
+
+    def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
+        """Forget the previous episode; see the scenario."""
+        ...
+
+    def act(self, observation: Observation, measurement: Measurement) -> Decision:
+        """Decide with privileged state."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A shipped control of a suite. ``policy`` is ``module:attr``. ``role`` says what the exam expects of it."""
+
+    policy: str
+    role: str  # null | random | exploit | oracle | baseline
+    meaning: str
+    privileged: bool = False
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A packaged benchmark. Importing one imports no simulator: heavy parts are ``module:attr`` names.
+
+    ``environment``: called as ``factory(body=..., profile=...)``. ``identity``: called without arguments, returns
+    the simulator and rendering facts that belong into the lock. ``sources``: folders or files that can change a
+    number; they are hashed by content.
+    """
+
+    name: str
+    version: str
+    summary: str
+    instruction: str
+    scope_note: str
+    scenarios: Callable[[], tuple[Scenario, ...]]
+    environment: str
+    identity: str
+    verify_scene: str
+    controls: Mapping[str, Control]
+    profiles: Mapping[str, ObservationSpec]
+    default_profile: str
+    action: ActionSpec
+    columns: tuple[Column, ...]
+    chain: StageChain
+    fault_table: Mapping[str, str]
+    max_steps: int
+    bodies: tuple[str, ...]
+    sources: tuple[Path, ...]
+    camera_for_people: str
+    filmstrip_note: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def manifest_document(self, scenarios: Iterable[Scenario] | None = None) -> dict[str, Any]:
+        """Return the scenario manifest as a plain document."""
+        listed = self.scenarios() if scenarios is None else tuple(scenarios)
+        return {
+            "schema": "trialplate.manifest/1",
+            "suite": self.name,
+            "version": self.version,
+            "scenarios": [scenario.document() for scenario in listed],
+        }

@@ -1,0 +1,142 @@
+"""One initiated attempt as recorded, and what scoring makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """The four and only outcomes of an initiated attempt."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    ERROR = "ERROR"
+    EXCLUDED = "EXCLUDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at a control step: a rejection, a fault, a refused pose, a disturbance."""
+
+    step: int
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Wall-clock facts of an attempt; never part of what is compared between runs."""
+
+    wall_us: int
+    policy_us: int
+    reset_us: int
+    call_p50_us: int | None
+    call_p95_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRef:
+    """Where the trace lies, the digest of its file and of its content."""
+
+    path: str
+    file_sha256: str
+    content_sha256: str
+    size_bytes: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Everything a reader of one attempt needs, stored as ``episodes/<trial>/row.json``.
+
+    ``termination``: ``policy_stop``, ``step_limit``, ``control_rejected``, ``fault`` or ``interrupted``.
+    ``fault``: its code and message when a fault ended the attempt. No status stands here: scoring applies the
+    fault table and the stage chain.
+    """
+
+    trial_id: str
+    ordinal: int
+    attempt: int
+    arm: str
+    scenario: str
+    family: str
+    domain: str
+    variant: str
+    repeat: int
+    env_seed: int
+    termination: str
+    fault_code: str | None
+    fault_message: str | None
+    control_steps: int
+    calls: int
+    rows_proposed: int
+    rows_executed: int
+    rows_dropped: int
+    initial_state_sha256: str | None
+    applied_scene_sha256: str | None
+    scenario_sha256: str
+    registration_sha256: str
+    actions_sha256: str | None
+    trace: TraceRef | None
+    events: tuple[Event, ...] = ()
+    applied_scene: Any = None
+    timing: Timing | None = None
+    schema: str = "trialplate.row/1"
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain document that is stored and hashed."""
+        plain = asdict(self)
+        plain["events"] = [asdict(event) for event in self.events]
+        return plain
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Row:
+        """Rebuild a row from its stored document; raises TypeError on unknown or missing members."""
+        values = dict(document)
+        values["events"] = tuple(Event(**event) for event in values["events"])
+        values["trace"] = TraceRef(**values["trace"]) if values["trace"] is not None else None
+        values["timing"] = Timing(**values["timing"]) if values["timing"] is not None else None
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """One stage of the ordered chain. ``step`` is the control step at which it was passed, else None."""
+
+    name: str
+    passed: bool
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What scoring says about one attempt, from its recording alone."""
+
+    trial_id: str
+    arm: str
+    scenario: str
+    family: str
+    domain: str
+    variant: str
+    repeat: int
+    status: Status
+    reason: str
+    stages: tuple[StageResult, ...]
+    success_once: bool | None
+    success_final: bool | None
+    first_failed_stage: str | None
+    termination: str
+    control_steps: int
+    trace_content_sha256: str | None
+    initial_state_sha256: str | None
+    notes: tuple[str, ...] = field(default=())
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain form that is written, one canonical line each, into ``results.jsonl``."""
+        plain = asdict(self)
+        plain["status"] = self.status.value
+        plain["stages"] = [asdict(stage) for stage in self.stages]
+        plain["notes"] = list(self.notes)
+        return plain

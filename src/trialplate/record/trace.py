@@ -1,0 +1,52 @@
+"""The recorded columns of one episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trialplate.canonical import array_digest, document_sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the trace: ``dim`` numbers per control step, in ``unit`` (``1`` for none)."""
+
+    name: str
+    dim: int
+    unit: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Columns over control steps 0..T; row 0 is the world at rest after reset.
+
+    ``action`` (T, dim): row t-1 is the executed action that led to step t. ``measured``: name -> (T+1, dim)
+    float64. ``state_sha256``: T+1 digests of the full simulator state. ``step_wall_us`` (T+1,) int64 is the
+    wall clock of each step since reset; it is kept, and is no part of the content digest.
+    ``calls``: one entry per policy call (integers and digests, see the run loop).
+    """
+
+    action: NDArray[np.float64]
+    measured: Mapping[str, NDArray[np.float64]]
+    state_sha256: tuple[str, ...]
+    step_wall_us: NDArray[np.int64]
+    calls: tuple[Mapping[str, int | str | None], ...]
+
+    @property
+    def steps(self) -> int:
+        """Number of executed control steps, T."""
+        return len(self.action)
+
+    def content_sha256(self) -> str:
+        """Digest of everything but wall clocks: equal for equal episodes, whatever wrote the file."""
+        columns = {name: array_digest(values) for name, values in self.measured.items()}
+        action = array_digest(self.action) if len(self.action) else None
+        calls = [{k: v for k, v in call.items() if not k.endswith("_us")} for call in self.calls]
+        return document_sha256(
+            {"action": action, "measured": columns, "state": list(self.state_sha256), "calls": calls}
+        )
