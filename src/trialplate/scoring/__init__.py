@@ -1,0 +1,1 @@
+"""From recordings to outcomes: pure functions that never touch a world or a policy."""
