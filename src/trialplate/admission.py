@@ -1,0 +1,136 @@
+"""May this protocol be locked? Checks a protocol against the suites that are installed.
+
+Every mistake is collected; the caller raises them together with those of the document's shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trialplate.errors import HARNESS_FAULTS, POLICY_FAULTS, DocumentFault, ProtocolError, UsageError, nearest
+from trialplate.interfaces import Scenario, Suite
+from trialplate.registry import load_suite
+from trialplate.spec.protocol import Protocol, cross_faults, read_toml, structure_faults
+
+CONTROL_PREFIX = "control:"
+
+
+def admit(text: str, *, source: str, base: Path) -> Protocol:
+    """Parse and check a protocol. Raises ProtocolError that lists every mistake.
+
+    ``base`` is the folder that policy files and weights are relative to.
+    """
+    raw = read_toml(text, source=source)
+    protocol, faults = structure_faults(raw)
+    faults += cross_faults(raw)
+    faults += _suite_faults(raw, base=base)
+    if faults or protocol is None:
+        raise ProtocolError(source, faults)
+    return protocol
+
+
+def select_scenarios(protocol: Protocol, suite: Suite) -> tuple[Scenario, ...]:
+    """Return the registered scenarios in manifest order."""
+    every = suite.scenarios()
+    if protocol.suite.scenarios == "all":
+        return every
+    wanted = set(protocol.suite.scenarios)
+    return tuple(scenario for scenario in every if scenario.id in wanted)
+
+
+def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
+    choice = raw.get("suite")
+    if not isinstance(choice, dict) or not isinstance(choice.get("name"), str):
+        return []  # the shape check has said so
+    try:
+        suite = load_suite(choice["name"])
+    except UsageError as error:
+        return [DocumentFault("suite.name", error.message)]
+    faults = _choice_faults(choice, suite)
+    for index, arm in enumerate(raw.get("arms") or []):
+        if isinstance(arm, dict):
+            faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)
+    return faults + _budget_faults(raw, suite) + _fault_table_faults(raw)
+
+
+def _choice_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
+    faults = []
+    version, body = choice.get("version"), choice.get("body", suite.bodies[0])
+    if isinstance(version, str) and version != suite.version:
+        faults.append(
+            DocumentFault(
+                "suite.version",
+                f"expected {suite.version!r}, the installed version of {suite.name}, got {version!r};"
+                " two versions are two benchmarks",
+            )
+        )
+    if isinstance(body, str) and body not in suite.bodies:
+        faults.append(DocumentFault("suite.body", f"unknown body {body!r}{nearest(body, suite.bodies)}"))
+    listed = choice.get("scenarios", "all")
+    known = {scenario.id for scenario in suite.scenarios()}
+    for index, name in enumerate(listed if isinstance(listed, list) else []):
+        place = f"suite.scenarios[{index}]"
+        if isinstance(name, str) and name not in known:
+            faults.append(DocumentFault(place, f"unknown scenario {name!r}{nearest(name, known)}"))
+        if name in listed[:index]:
+            faults.append(DocumentFault(place, f"scenario {name!r} stands twice; use repeats"))
+    return faults
+
+
+def _arm_faults(arm: Mapping[str, Any], suite: Suite, *, place: str, base: Path) -> list[DocumentFault]:
+    faults = []
+    profile, policy = arm.get("profile"), arm.get("policy")
+    if isinstance(profile, str) and profile not in suite.profiles:
+        faults.append(
+            DocumentFault(f"{place}.profile", f"unknown profile {profile!r}{nearest(profile, suite.profiles)}")
+        )
+    if not isinstance(policy, str):
+        return faults
+    if policy.startswith(CONTROL_PREFIX):
+        name = policy.removeprefix(CONTROL_PREFIX)
+        if name not in suite.controls:
+            faults.append(
+                DocumentFault(
+                    f"{place}.policy", f"suite {suite.name} has no control {name!r}{nearest(name, suite.controls)}"
+                )
+            )
+        return faults
+    module, separator, attribute = policy.partition(":")
+    if not separator or not attribute or not module:
+        faults.append(
+            DocumentFault(f"{place}.policy", f"expected control:NAME, module:attr or file.py:attr, got {policy!r}")
+        )
+    elif module.endswith(".py") and not (base / module).is_file():
+        faults.append(DocumentFault(f"{place}.policy", f"no file {module!r} beside the protocol"))
+    for index, name in enumerate(arm.get("weights") or []):
+        if isinstance(name, str) and not (base / name).is_file():
+            faults.append(DocumentFault(f"{place}.weights[{index}]", f"no file {name!r} beside the protocol"))
+    return faults
+
+
+def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
+    budgets = raw.get("budgets")
+    steps = budgets.get("max_steps") if isinstance(budgets, dict) else None
+    if isinstance(steps, int) and not isinstance(steps, bool) and steps > suite.max_steps:
+        return [
+            DocumentFault("budgets.max_steps", f"expected at most {suite.max_steps}, the suite's budget, got {steps}")
+        ]
+    return []
+
+
+def _fault_table_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
+    table = raw.get("fault_table")
+    known = set(POLICY_FAULTS) | set(HARNESS_FAULTS)
+    faults = []
+    for code in table if isinstance(table, dict) else ():
+        if code not in known:
+            faults.append(DocumentFault(f"fault_table.{code}", f"unknown fault {code!r}{nearest(code, known)}"))
+        elif code in HARNESS_FAULTS and table is not None and table[code] in ("PASS", "FAIL"):
+            faults.append(
+                DocumentFault(f"fault_table.{code}", f"a fault of the harness cannot count as {table[code]}")
+            )
+        elif table is not None and table[code] == "PASS":
+            faults.append(DocumentFault(f"fault_table.{code}", "a fault cannot count as PASS"))
+    return faults

@@ -1,0 +1,166 @@
+"""Digests of everything below the protocol that can change a number: code, packages, machine, checkpoints."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+from trialplate.canonical import document_sha256, file_sha256, sha256_hex
+from trialplate.errors import LockError
+
+_IGNORED_PARTS = {"__pycache__"}
+_IGNORED_SUFFIXES = {".pyc", ".pyo"}
+RUNTIME_ROOT = "trialplate"
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Return path -> SHA-256 of every regular file below ``root`` (or of the file itself), sorted by path.
+
+    Links are refused: what they point to could change without the digest changing place.
+    """
+    if root.is_symlink():
+        raise LockError(f"{root} is a symbolic link; name the file itself", code="not_regular_file")
+    if root.is_file():
+        return {root.name: file_sha256(root)}
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*")):
+        if _IGNORED_PARTS & set(path.parts) or path.suffix in _IGNORED_SUFFIXES or path.is_dir():
+            continue
+        if path.is_symlink() or not path.is_file():
+            raise LockError(f"{path} is not a regular file", code="not_regular_file")
+        found[path.relative_to(root).as_posix()] = file_sha256(path)
+    return found
+
+
+def sources(roots: Iterable[Path]) -> dict[str, Any]:
+    """Return the content identity of several trees: file count and one digest over all paths and digests."""
+    listing = {root.name: tree(root) for root in roots}
+    return {"files": sum(len(files) for files in listing.values()), "sha256": document_sha256(listing)}
+
+
+def harness() -> dict[str, Any]:
+    """Return the identity of this installed package by content, not by version or commit alone."""
+    root = Path(__file__).resolve().parent
+    return {"version": metadata.version(RUNTIME_ROOT), **sources([root])}
+
+
+def distributions() -> dict[str, dict[str, str]]:
+    """Return name -> version and RECORD digest of every distribution this package needs, transitively."""
+    found: dict[str, dict[str, str]] = {}
+    waiting = [RUNTIME_ROOT]
+    seen = {RUNTIME_ROOT}
+    while waiting:
+        for requirement in metadata.requires(waiting.pop()) or ():
+            name = _requirement_name(requirement)
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            try:
+                distribution = metadata.distribution(name)
+            except metadata.PackageNotFoundError:
+                continue  # needed elsewhere only (another platform, an extra)
+            record = distribution.read_text("RECORD")
+            digest = sha256_hex(record.encode()) if record is not None else "no RECORD"
+            found[name] = {"version": distribution.version, "record_sha256": digest}
+            waiting.append(name)
+    return dict(sorted(found.items()))
+
+
+def _requirement_name(requirement: str) -> str | None:
+    text, _, marker = requirement.partition(";")
+    if "extra ==" in marker or "extra==" in marker:
+        return None
+    name = text.strip()
+    for index, character in enumerate(name):
+        if not (character.isalnum() or character in "-_."):
+            name = name[:index]
+            break
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def machine() -> dict[str, Any]:
+    """Return what of this machine can change bits: processor, system, C library, Python."""
+    return {
+        "processor": _processor(),
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "libc": " ".join(platform.libc_ver()),
+        "python": platform.python_version(),
+        "byteorder": sys.byteorder,
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown processor"
+
+
+def checkpoint(paths: Sequence[str], *, base: Path) -> list[dict[str, Any]]:
+    """Return path, size and SHA-256 of every checkpoint file; raises LockError for a missing file or a link."""
+    shards = []
+    for name in paths:
+        path = base / name
+        if path.is_symlink() or not path.is_file():
+            raise LockError(
+                f"weights {name!r}: expected a regular file at {path}, found none; correct the path", code="weights"
+            )
+        shards.append({"path": name, "size_bytes": path.stat().st_size, "sha256": file_sha256(path)})
+    return shards
+
+
+def policy_source(reference: str, *, base: Path) -> dict[str, Any]:
+    """Return the identity of the code behind ``module:attr`` or ``path/file.py:attr``.
+
+    A file is hashed as it is, with every other Python file of its folder; a module with its whole top-level
+    package. ``git_revision`` is None with a reason when the source is no checkout.
+    """
+    module, _, attribute = reference.partition(":")
+    path = (base / module).resolve() if module.endswith(".py") else _module_path(module)
+    if module.endswith(".py"):
+        files = {file.name: file_sha256(file) for file in sorted(path.parent.glob("*.py"))}
+    else:
+        root = path.parent if path.name == "__init__.py" else path
+        files = {name: digest for name, digest in tree(root).items() if name.endswith(".py")}
+    return {
+        "module": module,
+        "attribute": attribute,
+        "module_sha256": file_sha256(path),
+        "source_files": len(files),
+        "source_sha256": document_sha256(files),
+        **_git(path.parent),
+    }
+
+
+def _module_path(module: str) -> Path:
+    top = module.partition(".")[0]
+    found = util.find_spec(top)
+    if found is None or found.origin is None:
+        raise LockError(f"policy module {module!r} cannot be found; is it installed?", code="policy_missing")
+    return Path(found.origin).resolve()
+
+
+def _git(folder: Path) -> dict[str, Any]:
+    revision = _git_output(folder, "rev-parse", "HEAD")
+    if revision is None:
+        return {"git_revision": None, "git_revision_reason": "not_a_checkout", "dirty": None}
+    changed = _git_output(folder, "status", "--porcelain", "--", ".")
+    return {"git_revision": revision, "git_revision_reason": None, "dirty": bool(changed)}
+
+
+def _git_output(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

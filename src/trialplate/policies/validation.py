@@ -1,0 +1,63 @@
+"""Whole-chunk validation: every row is checked before the first one runs. Nothing is ever repaired.
+
+Source: policy contract, section 3, step 9.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trialplate.errors import PolicyFault
+from trialplate.spec.channels import ActionSpec
+
+
+def validate_chunk(vectors: Any, spec: ActionSpec, *, max_rows: int) -> NDArray[np.float64]:
+    """Return the chunk as float64 (n, dim), or raise PolicyFault (``invalid_action``).
+
+    The message names row, component, value and rule. Bounds are inclusive and compared in the dtype received:
+    a float32 value is held against bounds rounded to float32.
+    """
+    array = _as_floats(vectors, spec)
+    if array.ndim != 2:
+        raise _invalid(f"expected rows of {spec.dim} numbers, shape (n, {spec.dim}), got shape {array.shape}")
+    rows, dim = array.shape
+    if rows < 1 or rows > max_rows:
+        raise _invalid(f"expected 1 to {max_rows} rows, got {rows}")
+    if dim != spec.dim:
+        raise _invalid(f"row 0: expected {spec.dim} values, got {dim}")
+    low = np.asarray(spec.low, dtype=array.dtype)
+    high = np.asarray(spec.high, dtype=array.dtype)
+    legal = (array >= low) & (array <= high)  # NaN compares false
+    if not legal.all():
+        row, scalar = (int(index) for index in np.argwhere(~legal)[0])
+        value = array[row, scalar]
+        rule = f"in [{spec.low[scalar]}, {spec.high[scalar]}]" if np.isfinite(value) else "a finite number"
+        raise _invalid(f"row {row}, {spec.scalar_name(scalar)}: expected {rule}, got {float(value)!r}")
+    return np.asarray(array, dtype=np.float64)
+
+
+def _as_floats(vectors: Any, spec: ActionSpec) -> NDArray[Any]:
+    if isinstance(vectors, np.ndarray):
+        if vectors.dtype not in (np.dtype("<f4"), np.dtype("<f8")):
+            raise _invalid(f"expected an array of float32 or float64, got dtype {vectors.dtype}")
+        return vectors
+    if not isinstance(vectors, (list, tuple)):
+        raise PolicyFault(f"expected rows of numbers, got {type(vectors).__name__}", code="invalid_response_schema")
+    for row, values in enumerate(vectors):
+        if not isinstance(values, (list, tuple)):
+            raise _invalid(f"row {row}: expected a list of {spec.dim} numbers, got {type(values).__name__}")
+        if len(values) != spec.dim:
+            raise _invalid(f"row {row}: expected {spec.dim} values, got {len(values)}")
+        for scalar, value in enumerate(values):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise _invalid(f"row {row}, {spec.scalar_name(scalar)}: expected a number, got {value!r}")
+    if not vectors:
+        raise _invalid("the chunk is empty; end an episode with Stop")
+    return np.asarray(vectors, dtype=np.float64)
+
+
+def _invalid(message: str) -> PolicyFault:
+    return PolicyFault(f"{message}; nothing of the chunk was executed", code="invalid_action")

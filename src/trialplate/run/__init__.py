@@ -1,0 +1,1 @@
+"""Run a lock: schedule, loop, executors, campaign."""

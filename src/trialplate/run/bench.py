@@ -1,0 +1,182 @@
+"""One worker's bench: worlds and arms kept warm, trials run one after the other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+from trialplate.canonical import array_digest, env_seed, policy_seed, sha256_hex
+from trialplate.interfaces import Environment, Scenario, Suite
+from trialplate.policies.in_process import load_policy
+from trialplate.policies.matching import refuse_mismatch
+from trialplate.record import EpisodeInfo, Row, Timing, Trace, TraceRef
+from trialplate.registry import load_attribute, load_suite
+from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
+from trialplate.run.schedule import Trial
+from trialplate.spec.protocol import Budgets
+from trialplate.store.traces import trace_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPlan:
+    """What a worker needs to know; plain and picklable. ``lock`` is the lock document."""
+
+    lock: Mapping[str, Any]
+    lock_sha256: str
+
+
+class Bench:
+    """Runs trials of one lock in this process."""
+
+    def __init__(self, plan: BenchPlan) -> None:
+        self._plan = plan
+        self._suite: Suite = load_suite(plan.lock["suite"]["name"])
+        self._scenarios: dict[str, Scenario] = {scenario.id: scenario for scenario in self._suite.scenarios()}
+        self._arms: dict[str, Mapping[str, Any]] = {arm["name"]: arm for arm in plan.lock["arms"]}
+        self._budgets = Budgets.model_validate(plan.lock["protocol"]["budgets"])
+        self._seats: dict[str, Seat] = {}
+        self._worlds: dict[str, Environment] = {}
+
+    def seat(self, arm: str) -> Seat:
+        """Return the loaded arm, checked against the suite. Raises LockError when it does not fit."""
+        if arm not in self._seats:
+            self._seats[arm] = seat_arm(self._arms[arm], self._suite, base=Path(self._plan.lock["base"]))
+        return self._seats[arm]
+
+    def run(self, trial: Trial, *, attempt: int) -> tuple[Row, bytes | None]:
+        """Run one trial; return its row and the bytes of its trace (None when the world never came to rest)."""
+        scenario = self._scenarios[trial.scenario]
+        seat = self.seat(trial.arm)
+        arm = self._arms[trial.arm]
+        seed = env_seed(self._plan.lock_sha256, self._suite.name, scenario=scenario.id, repeat=trial.repeat)
+        info = self._info(trial, arm)
+        start_ns = perf_counter_ns()
+        done = run_attempt(
+            seat,
+            self._world(arm["profile"]),
+            suite=self._suite,
+            scenario=scenario,
+            info=info,
+            env_seed=seed,
+            limits=self._limits(arm),
+        )
+        wall_us = (perf_counter_ns() - start_ns) // 1000
+        trace = done.recorder.trace()
+        data = trace_bytes(trace, columns=self._suite.columns) if trace is not None else None
+        row = self._row(trial, attempt, scenario, done, trace=trace, data=data, env_seed=seed, wall_us=wall_us)
+        return row, data
+
+    def close(self) -> None:
+        """Release worlds and policies."""
+        for world in self._worlds.values():
+            world.close()
+        for seat in self._seats.values():
+            seat.policy.close()
+        self._worlds.clear()
+        self._seats.clear()
+
+    def _world(self, profile: str) -> Environment:
+        if profile not in self._worlds:
+            factory = load_attribute(self._suite.environment)
+            self._worlds[profile] = factory(body=self._plan.lock["suite"]["body"], profile=profile)
+        return self._worlds[profile]
+
+    def _info(self, trial: Trial, arm: Mapping[str, Any]) -> EpisodeInfo:
+        opaque = f"trialplate/1 episode\n{self._plan.lock_sha256}\n{trial.ordinal}"
+        return EpisodeInfo(
+            episode=hashlib.sha256(opaque.encode()).hexdigest()[:32],
+            instruction=self._suite.instruction,
+            control_hz=self._suite.action.control_hz,
+            replan_interval=arm["replan_interval"],
+            max_steps=self._plan.lock["suite"]["max_steps"],
+            policy_seed=policy_seed(self._plan.lock_sha256, trial.ordinal),
+        )
+
+    def _limits(self, arm: Mapping[str, Any]) -> Limits:
+        return Limits(
+            max_steps=self._plan.lock["suite"]["max_steps"],
+            max_chunk_length=self._budgets.max_chunk_length,
+            replan_interval=arm["replan_interval"],
+            call_timeout_s=self._budgets.call_timeout_s,
+            first_call_timeout_s=self._budgets.first_call_timeout_s,
+        )
+
+    def _row(
+        self, trial: Trial, attempt: int, scenario: Scenario, done: Attempt, *, trace: Trace | None,
+        data: bytes | None, env_seed: int, wall_us: int,
+    ) -> Row:  # fmt: skip
+        calls = done.recorder.calls
+        latencies = sorted(int(call["latency_us"]) for call in calls)
+        return Row(
+            trial_id=trial.trial_id,
+            ordinal=trial.ordinal,
+            attempt=attempt,
+            arm=trial.arm,
+            scenario=scenario.id,
+            family=scenario.family,
+            domain=scenario.domain,
+            variant=scenario.variant,
+            repeat=trial.repeat,
+            env_seed=env_seed,
+            termination=done.termination,
+            fault_code=done.fault.code if done.fault else None,
+            fault_message=done.fault.message if done.fault else None,
+            control_steps=done.recorder.steps,
+            calls=len(calls),
+            rows_proposed=done.rows_proposed,
+            rows_executed=done.recorder.steps,
+            rows_dropped=done.rows_dropped,
+            initial_state_sha256=done.evidence.initial_state_sha256 if done.evidence else None,
+            applied_scene_sha256=done.evidence.applied_scene_sha256 if done.evidence else None,
+            scenario_sha256=scenario.sha256(),
+            registration_sha256=self._arms[trial.arm]["registration_sha256"],
+            actions_sha256=array_digest(trace.action) if trace is not None and trace.steps else None,
+            trace=_trace_ref(trial, attempt, trace, data),
+            events=done.events,
+            applied_scene=dict(done.evidence.applied_scene) if done.evidence else None,
+            timing=Timing(
+                wall_us=wall_us,
+                policy_us=sum(latencies),
+                reset_us=done.reset_us,
+                call_p50_us=_nearest_rank(latencies, 0.50),
+                call_p95_us=_nearest_rank(latencies, 0.95),
+            ),
+        )
+
+
+def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path) -> Seat:
+    """Load an arm of the lock and check its declaration against the suite. Raises LockError."""
+    weights = tuple(shard["path"] for shard in arm["weights"])
+    policy = load_policy(arm["reference"], base=base, weights=weights, options=arm["options"])
+    spec = policy.spec()
+    refuse_mismatch(
+        arm["name"],
+        spec,
+        suite.profiles[arm["profile"]],
+        action=suite.action,
+        replan_interval=arm["replan_interval"],
+    )
+    return Seat(policy, spec, privileged=arm["privileged"], registration_sha256=arm["registration_sha256"])
+
+
+def _trace_ref(trial: Trial, attempt: int, trace: Trace | None, data: bytes | None) -> TraceRef | None:
+    if trace is None or data is None:
+        return None
+    return TraceRef(
+        path=f"episodes/{trial.trial_id}-{attempt}/trace.parquet",
+        file_sha256=sha256_hex(data),
+        content_sha256=trace.content_sha256(),
+        size_bytes=len(data),
+        steps=trace.steps,
+    )
+
+
+def _nearest_rank(ordered: list[int], q: float) -> int | None:
+    """Return the nearest-rank quantile of sorted values, None when there are none."""
+    if not ordered:
+        return None
+    return ordered[max(0, -int(-len(ordered) * q // 1) - 1)]
