@@ -1,0 +1,169 @@
+"""Several tasks: the equal-weight mean beside the pooled rate, and the check that they do not contradict.
+
+Definitions: statistics specification, section 5. A task without episodes is never dropped from an average.
+All sums are exact fractions, so the order of the tasks changes no digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from trialplate.stats.distributions import chi_square_one_tail
+from trialplate.stats.inputs import parts_of, same_length
+from trialplate.stats.results import Reason, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroRate(Result):
+    """Mean of the task rates, the pooled rate, and the standard error of the mean for fixed tasks."""
+
+    macro: float | None
+    pooled: float | None
+    se: float | None
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpsonCheck(Result):
+    """Pooled and macro rates of two arms; ``reversal`` when the two order the arms differently."""
+
+    pooled_a: float | None
+    pooled_b: float | None
+    macro_a: float | None
+    macro_b: float | None
+    reversal: bool | None
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MantelHaenszel(Result):
+    """Common odds ratio and risk difference (A minus B) over strata, and the test of no difference.
+
+    ``statistic`` is chi-square with one degree of freedom; the corrected one takes one half off the distance
+    between observed and expected successes, down to 0.
+    """
+
+    odds_ratio: float | None
+    risk_difference: float | None
+    statistic: float | None
+    p_value: float | None
+    statistic_corrected: float | None
+    p_value_corrected: float | None
+    reason: Reason | None
+
+
+def macro_rate(k: Sequence[int], n: Sequence[int]) -> MacroRate:
+    """Return macro mean and pooled rate of tasks with k successes in n episodes each.
+
+    se = sqrt(sum p(1 - p)/(n - 1)) / T treats the tasks as fixed. A task without episodes makes macro and se
+    null (``task_without_attempts``); a task with one episode has no variance, so se alone is null
+    (``no_variation``). No episode at all: ``no_attempts`` when there is no task either.
+    """
+    some, totals = parts_of("k", k, whole_argument="n", wholes=n)
+    pooled, macro = _rates(some, totals)
+    if macro is None:
+        reason: Reason = "task_without_attempts" if totals else "no_attempts"
+        return MacroRate(macro=None, pooled=_number(pooled), se=None, reason=reason)
+    if 1 in totals:
+        return MacroRate(macro=float(macro), pooled=_number(pooled), se=None, reason="no_variation")
+    variance = sum((Fraction(y * (m - y), m * m * (m - 1)) for y, m in zip(some, totals, strict=True)), Fraction(0))
+    se = math.sqrt(variance / len(totals) ** 2)
+    return MacroRate(macro=float(macro), pooled=_number(pooled), se=se, reason=None)
+
+
+def simpson_check(k_a: Sequence[int], n_a: Sequence[int], *, k_b: Sequence[int], n_b: Sequence[int]) -> SimpsonCheck:
+    """Return whether the pooled rates and the macro means order arms A and B differently.
+
+    Entry i of all four is the same task. A tie in either is no reversal. A task without episodes in an arm makes
+    that arm's macro mean and the answer null (``task_without_attempts``).
+    """
+    some_a, totals_a, some_b, totals_b = _two_arms(k_a, n_a, k_b, n_b)
+    pooled_a, macro_a = _rates(some_a, totals_a)
+    pooled_b, macro_b = _rates(some_b, totals_b)
+    reversal: bool | None = None
+    reason: Reason | None = "task_without_attempts" if totals_a else "no_attempts"
+    if pooled_a is not None and pooled_b is not None and macro_a is not None and macro_b is not None:
+        reversal, reason = (pooled_a - pooled_b) * (macro_a - macro_b) < 0, None
+    return SimpsonCheck(
+        pooled_a=_number(pooled_a),
+        pooled_b=_number(pooled_b),
+        macro_a=_number(macro_a),
+        macro_b=_number(macro_b),
+        reversal=reversal,
+        reason=reason,
+    )
+
+
+def mantel_haenszel(
+    k_a: Sequence[int], n_a: Sequence[int], *, k_b: Sequence[int], n_b: Sequence[int]
+) -> MantelHaenszel:
+    """Return the Mantel-Haenszel comparison of arms A and B over strata (tasks, sites).
+
+    A stratum without episodes in an arm makes everything null (``task_without_attempts``), no stratum at all
+    ``no_attempts``. The odds ratio is null with ``unbounded`` when its denominator is 0; it and the test are null
+    with ``no_variation`` when in every stratum all episodes of both arms ended the same way.
+    """
+    some_a, totals_a, some_b, totals_b = _two_arms(k_a, n_a, k_b, n_b)
+    if not totals_a or 0 in totals_a or 0 in totals_b:
+        return _undefined("task_without_attempts" if totals_a else "no_attempts")
+    up, down, weight, excess, variance = (Fraction(0) for _ in range(5))
+    lead = Fraction(0)
+    for a, m_a, b, m_b in zip(some_a, totals_a, some_b, totals_b, strict=True):
+        size, won = m_a + m_b, a + b
+        up += Fraction(a * (m_b - b), size)
+        down += Fraction((m_a - a) * b, size)
+        lead += Fraction(a * m_b - b * m_a, size)
+        weight += Fraction(m_a * m_b, size)
+        excess += a - Fraction(m_a * won, size)
+        variance += Fraction(m_a * m_b * won * (size - won), size * size * (size - 1))
+    risk_difference = float(lead / weight)
+    if variance == 0:
+        return _undefined("no_variation", risk_difference=risk_difference)
+    statistic = float(excess**2 / variance)
+    corrected = float(max(abs(excess) - Fraction(1, 2), Fraction(0)) ** 2 / variance)
+    return MantelHaenszel(
+        odds_ratio=float(up / down) if down else None,
+        risk_difference=risk_difference,
+        statistic=statistic,
+        p_value=chi_square_one_tail(statistic),
+        statistic_corrected=corrected,
+        p_value_corrected=chi_square_one_tail(corrected),
+        reason=None if down else "unbounded",
+    )
+
+
+def _undefined(reason: Reason, *, risk_difference: float | None = None) -> MantelHaenszel:
+    return MantelHaenszel(
+        odds_ratio=None,
+        risk_difference=risk_difference,
+        statistic=None,
+        p_value=None,
+        statistic_corrected=None,
+        p_value_corrected=None,
+        reason=reason,
+    )
+
+
+def _two_arms(
+    k_a: Sequence[int], n_a: Sequence[int], k_b: Sequence[int], n_b: Sequence[int]
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    some_a, totals_a = parts_of("k_a", k_a, whole_argument="n_a", wholes=n_a)
+    some_b, totals_b = parts_of("k_b", k_b, whole_argument="n_b", wholes=n_b)
+    same_length("n_b", totals_b, other_argument="n_a", other=totals_a)
+    return some_a, totals_a, some_b, totals_b
+
+
+def _rates(some: Sequence[int], totals: Sequence[int]) -> tuple[Fraction | None, Fraction | None]:
+    """Return the pooled rate (null without episodes) and the macro mean (null with an empty task)."""
+    pooled = Fraction(sum(some), sum(totals)) if sum(totals) else None
+    if not totals or 0 in totals:
+        return pooled, None
+    rates = (Fraction(y, m) for y, m in zip(some, totals, strict=True))
+    return pooled, sum(rates, Fraction(0)) / len(totals)
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
