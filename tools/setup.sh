@@ -30,7 +30,7 @@ apt_install() {
 }
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
-can_make_venv() { new_enough "$1" && "$1" -c 'import venv, ensurepip' 2>/dev/null; }
+can_make_venv() { new_enough "$1" && "$1" -c 'import venv, ensurepip; ensurepip.version()' 2>/dev/null; }
 
 find_python() {  # $1: a check; prints the first interpreter that passes it
     local candidate
