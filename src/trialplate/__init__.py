@@ -1,1 +1,91 @@
-"""trialplate."""
+"""trialplate: a number about a robot policy that nobody can argue with.
+
+The main path is seven verbs::
+
+    import trialplate as tp
+
+    protocol = tp.load_protocol("examples/pick_place/protocol.toml")
+    lock     = tp.lock(protocol, into="campaigns/pick-place-01")
+    campaign = tp.run(lock)
+    outcomes = tp.score(campaign)
+    analysis = tp.analyse(outcomes, lock)
+    claims   = tp.judge(analysis, lock)
+    tp.report(campaign, claims, to="report.html")
+
+Nothing heavy is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trialplate.api import Campaign, analyse, judge, load_protocol, lock, report, run, score, verify
+    from trialplate.errors import (
+        EvidenceError,
+        HarnessFault,
+        LockError,
+        PolicyFault,
+        ProtocolError,
+        TrialplateError,
+        UsageError,
+    )
+    from trialplate.record import ActionChunk, EpisodeInfo, Observation, Outcome, Stop
+    from trialplate.spec.channels import PolicySpec
+
+_HOME = {
+    **dict.fromkeys(
+        ("Campaign", "analyse", "judge", "load_protocol", "lock", "report", "run", "score", "verify"),
+        "trialplate.api",
+    ),
+    **dict.fromkeys(
+        (
+            "EvidenceError",
+            "HarnessFault",
+            "LockError",
+            "PolicyFault",
+            "ProtocolError",
+            "TrialplateError",
+            "UsageError",
+        ),
+        "trialplate.errors",
+    ),
+    **dict.fromkeys(("ActionChunk", "EpisodeInfo", "Observation", "Outcome", "Stop"), "trialplate.record"),
+    "PolicySpec": "trialplate.spec.channels",
+}
+
+__all__ = [
+    "ActionChunk",
+    "Campaign",
+    "EpisodeInfo",
+    "EvidenceError",
+    "HarnessFault",
+    "LockError",
+    "Observation",
+    "Outcome",
+    "PolicyFault",
+    "PolicySpec",
+    "ProtocolError",
+    "Stop",
+    "TrialplateError",
+    "UsageError",
+    "analyse",
+    "judge",
+    "load_protocol",
+    "lock",
+    "report",
+    "run",
+    "score",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'trialplate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

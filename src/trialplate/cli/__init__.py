@@ -1,0 +1,30 @@
+"""The command line: the same verbs, one file per group of commands.
+
+Exit codes, everywhere: 0 the answer is yes; 1 the answer is no (incomplete, an ERROR, not verified, not supported);
+2 bad input, or refused before the first attempt; 3 (verify and judge only) intact but blocked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App
+
+from trialplate.cli import campaign, machine, output, suites
+
+app = App(
+    name="trialplate",
+    help="Numbers about robot policies that nobody can argue with.\n\n"
+    "Exit codes: 0 yes; 1 no (incomplete, ERROR, not verified); 2 bad input; 3 intact but blocked.",
+    version=output.version,
+    result_action="return_value",
+    help_format="plaintext",
+)
+for group in (campaign, suites, machine):
+    group.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``trialplate`` command."""
+    sys.exit(output.guarded(app, list(sys.argv[1:] if arguments is None else arguments)))

@@ -1,0 +1,349 @@
+"""Commands on a campaign: validate, lock, run, score, analyse, judge, report, verify, show, render."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from trialplate.cli.output import BLOCKED, NO, YES, emit, progress_bar, table
+
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+
+
+def register(app: App) -> None:
+    """Add this group's commands."""
+    for command in (validate, lock, run, score, analyse, judge, report, verify, show, render):
+        app.command(command)
+
+
+def validate(protocol: Path, /, *, json: Json = False) -> int:
+    """Check a protocol and list every mistake in it.
+
+    Parameters
+    ----------
+    protocol
+        The protocol file (TOML).
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    loaded = api.load_protocol(protocol)
+    facts = {"valid": True, "name": loaded.protocol.name, "arms": [arm.name for arm in loaded.protocol.arms]}
+    emit(facts, as_json=json, text=lambda: print(f"{protocol}: valid"))
+    return YES
+
+
+def lock(protocol: Path, /, *, out: Path, json: Json = False) -> int:
+    """Write down every digest that can change a number, before anything runs.
+
+    Parameters
+    ----------
+    protocol
+        The protocol file (TOML).
+    out
+        Where the lock goes: a campaign folder, or a file that ends in .json.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    made = api.lock(api.load_protocol(protocol), into=out)
+    trials = len(made.document["schedule"])
+    facts = {"lock": str(made.path), "lock_sha256": made.sha256, "trials": trials}
+
+    def text() -> None:
+        print(
+            f"locked {trials} trials in {made.path}\n{made.sha256}\n"
+            "Keep this digest outside: it proves what was promised."
+        )
+
+    emit(facts, as_json=json, text=text)
+    return YES
+
+
+def run(
+    lock: Path,
+    /,
+    *,
+    out: Path | None = None,
+    workers: int = 1,
+    executor: Literal["serial", "processes"] | None = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
+) -> int:
+    """Run every planned trial; every attempt becomes evidence.
+
+    Parameters
+    ----------
+    lock
+        The lock file, or the campaign folder that holds it.
+    out
+        The campaign folder; by default the folder of the lock.
+    workers
+        Worker processes. The result bytes are the same for any number.
+    executor
+        Where trials run; by default serial for one worker, else processes.
+    resume
+        Continue a campaign that was interrupted.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    path = lock / "lock.json" if lock.is_dir() else lock
+    with progress_bar("episodes", quiet=json) as bar:
+        campaign = api.run(
+            path,
+            into=out,
+            workers=workers,
+            executor=executor,
+            resume=resume,
+            progress=lambda p: bar(p.done, p.total, f"{p.last.arm} {p.last.scenario}" if p.last else ""),
+        )
+    done = campaign.report
+    assert done is not None
+    errors = _error_count(campaign.folder)
+    facts: dict[str, Any] = {
+        "campaign": str(campaign.folder),
+        "complete": done.complete,
+        "planned": done.planned,
+        "initiated": done.initiated,
+        "errors": errors,
+        "changed_inputs": list(done.changed_inputs),
+        "stopped_by": done.stopped_by,
+    }
+
+    def text() -> None:
+        print(f"{campaign.folder}: {done.initiated} attempts for {done.planned} trials, {errors} ERROR")
+        if done.changed_inputs:
+            print(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
+        elif not done.complete:
+            print("incomplete; continue with --resume")
+
+    emit(facts, as_json=json, text=text)
+    return YES if done.complete and not errors else NO
+
+
+def _error_count(folder: Path) -> int:
+    from trialplate import api
+
+    return sum(outcome.status == "ERROR" for outcome in api.score(folder))
+
+
+def score(campaign: Path, /, *, json: Json = False) -> int:
+    """Score the recordings: no simulator, no policy. Writes results.jsonl.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    outcomes = api.score(campaign)
+    counts: dict[str, dict[str, int]] = {}
+    for outcome in outcomes:
+        arm = counts.setdefault(outcome.arm, dict.fromkeys(("PASS", "FAIL", "ERROR", "EXCLUDED"), 0))
+        arm[outcome.status] += 1
+    rows = [(name, *(str(value) for value in arm.values())) for name, arm in counts.items()]
+    emit(
+        {"campaign": str(campaign), "counts": counts},
+        as_json=json,
+        text=lambda: table("Outcomes", ("arm", "PASS", "FAIL", "ERROR", "EXCLUDED"), rows),
+    )
+    return YES if not any(arm["ERROR"] for arm in counts.values()) else NO
+
+
+def analyse(campaign: Path, /, *, json: Json = False) -> int:
+    """Do the registered analysis. Writes analysis.json.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    analysis = api.analyse_campaign(campaign)
+    document = analysis.document()
+    emit(document, as_json=json, text=lambda: table("Success", RATE_HEADER, rate_rows(document)))
+    return YES if all(arm["state"] == "COMPLETE" for arm in document["arms"]) else NO
+
+
+RATE_HEADER = ("arm", "k/N", "rate", "95% interval", "initiated", "errored", "excluded", "state")
+
+
+def rate_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return one line per arm: count, rate, interval, denominators and state."""
+    rows = []
+    for arm in document["arms"]:
+        shown = arm["wilson"]
+        rate = "none" if shown["estimate"] is None else f"{shown['estimate']:.3f}"
+        interval = "none" if shown["low"] is None else f"[{shown['low']:.3f}, {shown['high']:.3f}]"
+        rows.append(
+            (
+                arm["arm"],
+                f"{arm['passed']}/{arm['n']}",
+                rate,
+                interval,
+                str(arm["initiated"]),
+                str(arm["errored"]),
+                str(arm["excluded"]),
+                arm["state"],
+            )
+        )
+    return rows
+
+
+def judge(campaign: Path, /, *, qualification: Path | None = None, json: Json = False) -> int:
+    """Say which registered claims are supported, not supported or ineligible, and why. Writes claims.json.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    qualification
+        Folder written by `trialplate qualify`; without it every claim is ineligible (not_qualified).
+    json
+        Print one JSON document.
+    """
+    from trialplate import exam
+
+    claims = exam.judge_campaign(campaign, qualification=qualification)
+
+    def text() -> None:
+        for claim in claims:
+            reasons = f" ({', '.join(claim.reasons)})" if claim.reasons else ""
+            print(f"{claim.name}: {claim.verdict}{reasons}\n  {claim.sentence}")
+        if not claims:
+            print("no claim is registered")
+
+    emit({"campaign": str(campaign), "claims": [claim.document() for claim in claims]}, as_json=json, text=text)
+    if any(claim.verdict == "ineligible" for claim in claims):
+        return BLOCKED
+    return YES if all(claim.verdict == "supported" for claim in claims) else NO
+
+
+def report(
+    campaign: Path, /, *, out: Path = Path("report.html"), qualification: Path | None = None, workers: int = 1,
+    json: Json = False,
+) -> int:  # fmt: skip
+    """Write the report: one HTML file that needs no network.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    out
+        The file to write.
+    qualification
+        Folder written by `trialplate qualify`.
+    workers
+        Processes that draw the pictures.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api, exam
+
+    claims = exam.judge_campaign(campaign, qualification=qualification)
+    with progress_bar("pictures", quiet=json) as bar:
+        path = api.report(
+            campaign, claims, to=out, workers=workers, progress=lambda done, total: bar(done, total, "")
+        )
+    emit({"report": str(path), "bytes": path.stat().st_size}, as_json=json, text=lambda: print(path))
+    return YES
+
+
+def verify(campaign: Path, /, *, json: Json = False) -> int:
+    """Check a campaign: chain, digests, density, rescoring, recomputation. Writes nothing.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    verdict = api.verify(campaign)
+
+    def text() -> None:
+        for finding in verdict.findings:
+            pointer = f"#{finding.pointer}" if finding.pointer else ""
+            print(f"{finding.code}: {finding.path}{pointer}: expected {finding.expected}, found {finding.found}")
+        for line in verdict.lines():
+            print(line)
+
+    emit(verdict.document(), as_json=json, text=text)
+    return verdict.exit_code
+
+
+def show(campaign: Path, /, *, json: Json = False) -> int:
+    """Show what a campaign is and how far it is.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    json
+        Print one JSON document.
+    """
+    from trialplate.store.campaign import read_campaign
+
+    view = read_campaign(campaign)
+    protocol = view.lock_document["protocol"]
+    ends: dict[str, int] = {}
+    for row in view.rows:
+        ends[row.termination] = ends.get(row.termination, 0) + 1
+    facts = {
+        "campaign": str(campaign),
+        "name": protocol["name"],
+        "question": protocol["question"],
+        "run_class": protocol["run_class"],
+        "lock_sha256": view.lock_sha256,
+        "planned": len(view.lock_document["schedule"]),
+        "attempts": len(view.rows),
+        "terminations": dict(sorted(ends.items())),
+    }
+
+    def text() -> None:
+        for key, value in facts.items():
+            print(f"{key:>12}  {value}")
+
+    emit(facts, as_json=json, text=text)
+    return YES
+
+
+def render(
+    campaign: Path, trial: str, /, *, out: Path = Path(), fps: int = 20, size: int = 320, json: Json = False
+) -> int:
+    """Draw one recorded attempt again: an mp4 and a filmstrip, by re-simulating its recorded actions.
+
+    Parameters
+    ----------
+    campaign
+        The campaign folder.
+    trial
+        The trial id, for instance 000012.
+    out
+        Folder for TRIAL.mp4 and TRIAL.jpg.
+    fps
+        Frames a second; 20 plays a 20 Hz episode in real time.
+    size
+        Height and width of a picture in pixels.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    paths = api.render(campaign, trial, into=out, fps=fps, size_px=size)
+    emit({"files": [str(path) for path in paths]}, as_json=json, text=lambda: print("\n".join(map(str, paths))))
+    return YES

@@ -1,0 +1,140 @@
+"""What commands print: text for people, one JSON document with ``--json``, and stable exit codes."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version as distribution_version
+from time import monotonic
+from typing import Any
+
+from cyclopts import App
+
+from trialplate.errors import EvidenceError, ProtocolError, StorageFailure, TrialplateError
+
+YES, NO, BAD_INPUT, BLOCKED = 0, 1, 2, 3
+
+
+def version() -> str:
+    """Return the installed version."""
+    return distribution_version("trialplate")
+
+
+def guarded(app: App, arguments: list[str]) -> int:
+    """Run a command; turn an error into one clear message and an exit code. Never a traceback for bad input."""
+    try:
+        result = app(arguments)
+        return result if isinstance(result, int) else YES
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else NO
+    except TrialplateError as error:
+        _complain(error, as_json="--json" in arguments)
+        return NO if isinstance(error, (EvidenceError, StorageFailure)) else BAD_INPUT
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return NO
+    except BrokenPipeError:  # the reader of our output went away: the evidence is complete all the same
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO
+
+
+def _complain(error: TrialplateError, *, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {"error": error.code, "message": error.message}
+        if isinstance(error, ProtocolError):
+            document["faults"] = [{"path": fault.path, "message": fault.message} for fault in error.faults]
+        print(json_module.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        print(f"trialplate: {error}", file=sys.stderr)
+
+
+def emit(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], None]) -> None:
+    """Print a result: the document with ``--json``, else what ``text`` prints."""
+    if as_json:
+        print(json_module.dumps(dict(document), indent=2, ensure_ascii=False))
+    else:
+        text()
+
+
+def table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=title, title_justify="left")
+    for name in header:
+        drawn.add_column(name)
+    for row in rows:
+        drawn.add_row(*(Text(plain(cell)) for cell in row))
+    Console().print(drawn)
+
+
+def plain(text: str) -> str:
+    """Return text with control and bidirectional characters shown, so that a name cannot steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextmanager
+def progress_bar(label: str, *, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a function (done, total, note) that draws a bar with rate and time left on a terminal.
+
+    Away from a terminal it prints a line every ten seconds, so that logs stay short.
+    """
+    if quiet:
+        yield lambda done, total, note: None
+        return
+    if not sys.stderr.isatty():
+        yield _lines(label)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=None, rate="", note="")
+        rate = _rate()
+        yield lambda done, total, note: bar.update(
+            task, completed=done, total=total, rate=rate(done)[1], note=plain(note)
+        )
+
+
+def _rate() -> Callable[[int], tuple[float, str]]:
+    start_s, first = monotonic(), None
+
+    def rate(done: int) -> tuple[float, str]:
+        nonlocal first
+        first = done if first is None else first
+        elapsed_s = monotonic() - start_s
+        per_s = (done - first) / elapsed_s if elapsed_s > 0.5 else 0.0
+        return per_s, f"{per_s:.1f}/s" if per_s else ""
+
+    return rate
+
+
+def _lines(label: str) -> Callable[[int, int, str], None]:
+    rate, printed_s = _rate(), monotonic()
+
+    def line(done: int, total: int, note: str) -> None:
+        nonlocal printed_s
+        per_s, text = rate(done)
+        if done == total or monotonic() - printed_s >= 10:
+            printed_s = monotonic()
+            left = f", {(total - done) / per_s:.0f} s left" if per_s and done < total else ""
+            print(f"{label}: {done}/{total} {text}{left}", file=sys.stderr, flush=True)
+
+    return line

@@ -1,0 +1,205 @@
+"""Run a lock into a campaign folder: every planned trial once, every attempt kept, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+from trialplate import fingerprint
+from trialplate.errors import HarnessFault, LockError, UsageError
+from trialplate.lock import Lock, arm_inputs, identity, locked_inputs, refuse_if_changed
+from trialplate.record import Row
+from trialplate.registry import load_suite
+from trialplate.run.bench import BenchPlan, seat_arm
+from trialplate.run.executors import Finished, Task, run_processes, run_serial
+from trialplate.run.schedule import Trial
+from trialplate.spec.protocol import Protocol
+from trialplate.store.campaign import CampaignWriter
+
+ExecutorName = Literal["serial", "processes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is. ``done`` and ``total`` count attempts of this campaign, earlier runs included."""
+
+    done: int
+    total: int
+    last: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """How a run ended. ``complete``: every planned trial has a counted attempt and no input changed."""
+
+    folder: Path
+    complete: bool
+    initiated: int
+    planned: int
+    changed_inputs: tuple[str, ...]
+    stopped_by: str | None
+
+
+def run_campaign(
+    lock: Lock,
+    folder: Path,
+    *,
+    workers: int = 1,
+    executor: ExecutorName | None = None,
+    resume: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> RunReport:
+    """Run what the lock planned and this folder does not hold yet.
+
+    Raises LockError when code, data or machine are not what was locked, when an arm does not fit or cannot be
+    loaded, or when the folder holds another campaign; StorageFailure when a durable write fails.
+    """
+    if isinstance(workers, bool) or workers < 1:
+        raise UsageError(f"workers: expected 1 or more, got {workers!r}")
+    executor = executor or ("serial" if workers == 1 else "processes")
+    if executor == "serial" and workers != 1:
+        raise UsageError(f"the serial executor has one worker, got {workers}; use the processes executor")
+    plan = BenchPlan(lock.document, lock.sha256)
+    _refuse_unfit(lock)
+    with _open(lock, folder, resume=resume) as writer, _interruptible():
+        writer.open_run(_run_facts(lock, workers=workers, executor=executor))
+        writer.inputs_checked({"when": "loaded", "arms": arm_inputs(lock)})
+        stopped_by = _run_tasks(writer, lock, plan, workers=workers, executor=executor, progress=progress)
+        return _close(writer, lock, folder, stopped_by=stopped_by)
+
+
+def _refuse_unfit(lock: Lock) -> None:
+    """Fail before the first episode: identity unchanged, every arm loads and fits."""
+    protocol = Protocol.model_validate_json(json.dumps(lock.protocol))
+    suite = load_suite(protocol.suite.name)
+    refuse_if_changed(lock, identity(protocol, suite, base=lock.base))
+    for arm in lock.document["arms"]:
+        seat_arm(arm, suite, base=lock.base).policy.close()
+
+
+def _open(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
+    if (folder / "journal.jsonl").exists():
+        if not resume:
+            raise LockError(
+                f"{folder} holds attempts already; continue it with --resume, or choose another folder",
+                code="campaign_exists",
+            )
+        return CampaignWriter.resume(folder, lock_sha256=lock.sha256)
+    return CampaignWriter.create(folder, lock_bytes=lock.path.read_bytes())
+
+
+def _run_facts(lock: Lock, *, workers: int, executor: str) -> dict[str, Any]:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return {
+        "run_id": secrets.token_hex(16),
+        "boot_id": boot.read_text(encoding="ascii").strip() if boot.is_file() else None,
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "harness_sha256": fingerprint.harness()["sha256"],
+        "workers": workers,
+        "executor": executor,
+        "durability": "fsync",
+        "planned": len(lock.document["schedule"]),
+    }
+
+
+def _run_tasks(
+    writer: CampaignWriter, lock: Lock, plan: BenchPlan, *, workers: int, executor: str,
+    progress: Callable[[Progress], None],
+) -> str | None:  # fmt: skip
+    """Run every open task; return what stopped the run early, or None."""
+    open_tasks = _open_tasks(writer, lock)
+    planned = len(lock.document["schedule"])
+    done = planned - len(open_tasks)
+    in_flight: dict[Task, None] = {}
+
+    def started(task: Task) -> None:
+        writer.start_attempt(task[0].trial_id, ordinal=task[0].ordinal, arm=task[0].arm, attempt=task[1])
+        in_flight[task] = None
+
+    timeout_s = lock.protocol["budgets"]["episode_timeout_s"]
+    progress(Progress(done, planned, None))
+    try:
+        for finished in _execute(plan, iter(open_tasks), started, workers, executor, timeout_s):
+            row = _keep(writer, finished, plan)
+            del in_flight[finished.task]
+            done += 1
+            progress(Progress(done, planned, row))
+    except KeyboardInterrupt:
+        for trial, attempt in in_flight:
+            writer.interrupt_attempt(trial.trial_id, attempt=attempt)
+        return "interrupted"
+    return None
+
+
+def _execute(
+    plan: BenchPlan, tasks: Iterator[Task], started: Callable[[Task], None], workers: int, executor: str, timeout_s: float
+) -> Iterator[Finished]:
+    if executor == "serial":
+        return run_serial(plan, tasks, started=started)
+    return run_processes(plan, tasks, started=started, workers=workers, episode_timeout_s=timeout_s)
+
+
+def _open_tasks(writer: CampaignWriter, lock: Lock) -> list[Task]:
+    """Return what is still to run: trials never started, and interrupted ones where a replacement is registered."""
+    schedule = lock.protocol["schedule"]
+    tasks: list[Task] = []
+    for document in lock.document["schedule"]:
+        trial = Trial.from_document(document)
+        terminations = writer.terminations(trial.trial_id)
+        if not terminations:
+            tasks.append((trial, 0))
+        elif (
+            schedule["interrupted"] == "replace"
+            and terminations[-1] == "interrupted"
+            and len(terminations) <= schedule["max_replacements"]
+        ):
+            tasks.append((trial, len(terminations)))
+    return tasks
+
+
+def _keep(writer: CampaignWriter, finished: Finished, plan: BenchPlan) -> Row | None:
+    if finished.row is not None:
+        writer.end_attempt(finished.row, trace=finished.trace)
+        return finished.row
+    trial, attempt = finished.task
+    fault = finished.lost or HarnessFault("the worker gave no answer", code="worker_lost")
+    return writer.lose_attempt(trial.trial_id, attempt=attempt, code=fault.code, message=fault.message)
+
+
+def _close(writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str | None) -> RunReport:
+    locked, now = locked_inputs(lock), arm_inputs(lock)
+    changed = tuple(sorted(name for name in locked if locked[name] != now[name]))
+    writer.inputs_checked({"when": "after_last_episode", "arms": now, "changed": list(changed)})
+    planned = len(lock.document["schedule"])
+    missing = len(_open_tasks(writer, lock))
+    complete = stopped_by is None and missing == 0 and not changed
+    writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)
+    return RunReport(folder, complete, writer.initiated, planned, changed, stopped_by)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does: what is in flight becomes a visible interrupted attempt."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread: the caller's own handling stands
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
