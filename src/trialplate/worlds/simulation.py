@@ -7,7 +7,7 @@ are errors here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -187,6 +187,15 @@ class World:
         mujoco.mj_comPos(model, data)
         mujoco.mj_camlight(model, data)
         self.control_step += 1
+
+    def push(self, body: str, *, force_n: Sequence[float]) -> None:
+        """Apply a world-frame force (3,) at a body's centre of mass from now on; zeros end it, and so does reset."""
+        force = np.asarray(force_n, dtype=np.float64)
+        if force.shape != (3,) or not np.isfinite(force).all():
+            raise HarnessFault(
+                f"a push on body {body!r} needs 3 finite force components, got {force_n!r}", code="simulator_crash"
+            )
+        self.data.xfrc_applied[self.model.body(body).id, :3] = force
 
     def state_digest(self) -> str:
         """Return the digest of the present integration state."""
