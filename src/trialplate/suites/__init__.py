@@ -1,0 +1,1 @@
+"""Packaged benchmarks: data, world, controls and scorer of each in one folder."""
