@@ -59,8 +59,8 @@ def macro_rate(k: Sequence[int], n: Sequence[int]) -> MacroRate:
     """Return macro mean and pooled rate of tasks with k successes in n episodes each.
 
     se = sqrt(sum p(1 - p)/(n - 1)) / T treats the tasks as fixed. A task without episodes makes macro and se
-    null (``task_without_attempts``); a task with one episode has no variance, so se alone is null
-    (``no_variation``). No episode at all: ``no_attempts`` when there is no task either.
+    null (``task_without_attempts``). A task with one episode has no variance: se alone is null
+    (``no_variation``). An empty list of tasks: ``no_attempts``.
     """
     some, totals = parts_of("k", k, whole_argument="n", wholes=n)
     pooled, macro = _rates(some, totals)

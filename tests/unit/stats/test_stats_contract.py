@@ -1,0 +1,129 @@
+"""Promises of every function at once: strict inputs, null with a reason, nothing that JSON cannot say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict, fields
+
+import numpy as np
+import pytest
+
+from trialplate import stats
+from trialplate.canonical import canonical_json
+from trialplate.errors import StatsInputError
+from trialplate.stats import REASONS, Interval, Result, Value
+from trialplate.stats.inputs import counts
+
+DEGENERATE = {
+    "wilson_interval": [(0, 0), (0, 1), (1, 1), (0, 10**9), (10**9, 10**9)],
+    "clopper_pearson_interval": [(0, 0), (0, 1), (1, 1), (0, 10**9), (10**9, 10**9)],
+    "jeffreys_interval": [(0, 0), (0, 1), (1, 1), (0, 10**9), (10**9, 10**9)],
+    "beta_posterior": [(0, 0), (0, 1), (1, 1), (10**9, 10**9)],
+    "probability_greater": [(0, 0, 0, 0), (0, 1, 0, 0), (0, 1, 1, 1), (0, 10**5, 10**5, 10**5)],
+    "zero_failure_sample_size": [(1e-300, 0.5), (1 - 2**-53, 0.999), (0.5, 1e-9)],
+    "quantile_bound_min_n": [(1e-300,), (0.5,), (1 - 2**-53,)],
+    "order_statistic_interval": [(0, 0.5), (1, 0.5), (2, 0.5), (10**9, 1e-9), (5, 1 - 2**-53)],
+    "quantile": [([], 0.5), ([1], 0), ([1], 1), ([3, 3], 0.5), ([-1e300, 1e300], 0.5)],
+    "poisson_rate_interval": [(0, 0), (3, 0), (0, 1), (10**6, 1e-9)],
+    "episode_accounting": [(0, []), (5, []), (0, ["PASS"]), (1, ["ERROR"]), (1, ["EXCLUDED"]), (2, ["PASS", "PASS"])],
+    "ratio_per_success": [(None, 0), (None, 1), (0, 0), (0, 1), (2**53 - 1, 1)],
+    "stage_rates": [([], 1), ([], 3), ([0], 3), ([3, 3], 3)],
+    "held_out_domains": [(0, 0, [], []), (0, 0, [0], [0]), (0, 1, [0], [1]), (1, 1, [1, 1], [1, 1])],
+    "macro_rate": [([], []), ([0], [0]), ([1], [1]), ([0, 5], [0, 5]), ([3, 0], [3, 4])],
+    "simpson_check": [([], [], [], []), ([0], [0], [0], [0]), ([1], [1], [0], [1]), ([0, 1], [0, 1], [1, 1], [1, 1])],
+    "mantel_haenszel": [([], [], [], []), ([0], [0], [0], [0]), ([1], [1], [1], [1]), ([1], [1], [0], [1])],
+    "clustered_rate": [([], []), ([0], [0]), ([8], [10]), ([1, 1], [1, 1]), ([0, 0], [5, 9]), ([1, 0], [1, 1])],
+    "mcnemar_exact": [(0, 0), (1, 0), (10**9, 0), (10**6, 10**6)],
+    "tango_interval": [(0, 0, 0), (0, 0, 1), (1, 0, 1), (0, 1, 1), (10**9, 0, 10**9)],
+    "newcombe_interval": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 0, 1), (0, 1, 0, 1), (10**6, 10**6, 0, 1)],
+    "miettinen_nurminen_interval": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 0, 1), (1, 1, 1, 1), (10**6, 10**6, 0, 1)],
+    "boschloo_test": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1), (0, 1, 0, 1)],
+}
+KEYWORDS = {
+    "probability_greater": ("k2", "n2"),
+    "held_out_domains": ("domain_k", "domain_n"),
+    "simpson_check": ("k_b", "n_b"),
+    "mantel_haenszel": ("k_b", "n_b"),
+    "tango_interval": ("n",),
+    "newcombe_interval": ("k2", "n2"),
+    "miettinen_nurminen_interval": ("k2", "n2"),
+    "boschloo_test": ("k2", "n2"),
+}
+CASES = [(name, arguments) for name, rows in DEGENERATE.items() for arguments in rows]
+
+
+def call(name: str, arguments: tuple[object, ...]) -> Result:
+    words = KEYWORDS.get(name, ())
+    plain = arguments[: len(arguments) - len(words)]
+    return getattr(stats, name)(*plain, **dict(zip(words, arguments[len(plain) :], strict=True)))
+
+
+def holds_null(value: object) -> bool:
+    return any(holds_null(item) for item in value) if isinstance(value, tuple) else value is None
+
+
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=lambda part: str(part)[:60])
+def test_a_degenerate_case_is_null_with_a_reason_and_always_fits_in_json(name, arguments):
+    result = call(name, arguments)
+    missing = any(holds_null(getattr(result, field.name)) for field in fields(result) if field.name != "reason")
+    assert missing == (result.reason is not None)
+    assert result.reason is None or result.reason in REASONS
+    assert canonical_json(asdict(result))
+    assert call(name, arguments) == result
+
+
+def test_the_degenerate_suite_covers_every_exported_function():
+    functions = {name for name in stats.__all__ if callable(getattr(stats, name)) and name.islower()}
+    assert functions == set(DEGENERATE)
+
+
+def test_an_unknown_reason_raises():
+    with pytest.raises(StatsInputError, match="reason: 'because' is not one of"):
+        Value(None, "because")
+
+
+def test_a_null_without_a_reason_raises():
+    with pytest.raises(StatsInputError, match="high: is null without a reason"):
+        Interval(0.5, 0.1, None, None)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_never_becomes_a_result(number):
+    with pytest.raises(StatsInputError, match="low: came out as"):
+        Interval(0.5, number, 1.0, None)
+
+
+def test_numpy_counts_and_arrays_give_the_same_plain_result():
+    plain = stats.clustered_rate([8, 3], [10, 10])
+    array = stats.clustered_rate(np.array([8, 3]), np.array([10, 10], dtype=np.uint8))
+    assert plain == array
+    assert canonical_json(asdict(array))
+    assert type(stats.quantile(np.array([1.0, 2.0], dtype=np.float32), np.float64(0.5)).value) is float
+
+
+@pytest.mark.parametrize(
+    "values", [7, "34", b"34", {1: 2}, {1, 2}, iter([1, 2]), None, [1, True], [1, 2.0], [1, None], [-1], [2**53]]
+)
+def test_what_is_not_a_sequence_of_counts_is_refused(values):
+    with pytest.raises(StatsInputError) as caught:
+        counts("n", values)
+    assert caught.value.argument.startswith("n")
+
+
+def test_counts_that_add_up_beyond_exact_arithmetic_are_refused():
+    with pytest.raises(StatsInputError, match="n: the items add up to"):
+        counts("n", [2**52, 2**52])
+
+
+def test_importing_the_package_loads_no_scipy():
+    probe = "import sys, trialplate.stats; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_the_interval_of_a_rate_needs_no_scipy_stats():
+    probe = (
+        "import sys, trialplate.stats as s; s.clopper_pearson_interval(8, 10); s.clustered_rate([8, 3], [10, 10]);"
+        "s.miettinen_nurminen_interval(1, 2, k2=1, n2=3); sys.exit('scipy.stats' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
