@@ -1,0 +1,5 @@
+"""What may be said: registered rules applied to an analysis, and the only sentences a report may print."""
+
+from trialplate.claims.gate import BLOCKERS, Claim, Verdict, judge_claims
+
+__all__ = ["BLOCKERS", "Claim", "Verdict", "judge_claims"]

@@ -1,0 +1,131 @@
+"""Apply registered claim rules to an analysis: supported, not supported, or ineligible with every reason.
+
+Source: statistics specification, section 12. A claim is decided by numbers of the analysis and by blockers that the
+caller read off the evidence; nothing here can make an ineligible claim eligible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from trialplate import stats
+from trialplate.claims import wording
+from trialplate.errors import StatsInputError, nearest
+from trialplate.scoring.analysis import Analysis, ArmAnalysis, plain_document
+from trialplate.spec.protocol import ThresholdClaim
+
+BLOCKERS: Mapping[str, str] = wording.BLOCKERS
+"""Closed list: code -> what it means. What the evidence itself says against asking the question."""
+
+MIN_FAMILIES = 10
+"""Fewest families from which a claim on clustered episodes is eligible (statistics specification, section 12)."""
+
+
+class Verdict(StrEnum):
+    """The three and only verdicts on a claim."""
+
+    SUPPORTED = "supported"
+    NOT_SUPPORTED = "not_supported"
+    INELIGIBLE = "ineligible"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A registered rule and what the evidence says about it. ``sentence`` is the only permitted wording.
+
+    ``reasons``: blockers and eligibility reasons, sorted, of an ineligible claim; the bound that fails of one that
+    is not supported. ``numbers``: what was compared.
+    """
+
+    name: str
+    kind: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    sentence: str
+    numbers: Mapping[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain document that stands in ``claims.json``."""
+        plain: dict[str, Any] = plain_document(self)
+        return plain | {"verdict": self.verdict.value}
+
+
+def judge_claims(analysis: Analysis, rules: Sequence[ThresholdClaim], blockers: Iterable[str]) -> tuple[Claim, ...]:
+    """Return one claim per registered rule, in order.
+
+    ``blockers``: codes of :data:`BLOCKERS`; any of them makes every claim ineligible. Raises StatsInputError for
+    an unknown blocker, and KeyError for a rule about an arm that the analysis does not know.
+    """
+    given = sorted(set(blockers))
+    for code in given:
+        if code not in BLOCKERS:
+            raise StatsInputError("blockers", f"unknown blocker {code!r}{nearest(code, BLOCKERS)}")
+    return tuple(_judge_threshold(analysis.arm(rule.arm), rule, given) for rule in rules)
+
+
+def _judge_threshold(arm: ArmAnalysis, rule: ThresholdClaim, blockers: Sequence[str]) -> Claim:
+    """``threshold_rate``: the one-sided lower bound of the rate reaches the registered rate.
+
+    The bound is Clopper-Pearson where every episode is its own family, else Korn-Graubard over families: the
+    schedule decides which, not the results.
+    """
+    clustered = bool(arm.families.counts)
+    bound = _korn_graubard_lower(arm, rule.confidence) if clustered else _exact_lower(arm, rule.confidence)
+    reasons = set(blockers) | _ineligibility(arm, bound, clustered=clustered)
+    numbers = {
+        "arm": arm.arm,
+        "k": arm.counts.passed,
+        "n": arm.counts.n,
+        "rate": rule.rate,
+        "confidence": rule.confidence,
+        "lower_bound": bound,
+        "method": "korn_graubard" if clustered else "clopper_pearson",
+        "families": arm.families.families,
+    }
+    if reasons:
+        verdict = Verdict.INELIGIBLE
+    elif bound is not None and bound >= rule.rate:
+        verdict = Verdict.SUPPORTED
+    else:
+        verdict = Verdict.NOT_SUPPORTED
+        reasons = {"lower_bound"}
+    listed = tuple(sorted(reasons))
+    return Claim(
+        name=rule.name,
+        kind=rule.kind,
+        verdict=verdict,
+        reasons=listed,
+        sentence=wording.threshold_sentence(verdict.value, numbers, listed),
+        numbers=numbers,
+    )
+
+
+def _ineligibility(arm: ArmAnalysis, bound: float | None, *, clustered: bool) -> set[str]:
+    reasons = set()
+    if "errored_episodes" in arm.state_reasons:
+        reasons.add("missing_data")
+    if "incomplete_coverage" in arm.state_reasons:
+        reasons.add("incomplete_coverage")
+    if clustered and arm.families.families < MIN_FAMILIES:
+        reasons.add("few_families")
+    if bound is None and not reasons:
+        reasons.add("missing_data")  # nothing was measured: everything was excluded
+    return reasons
+
+
+def _exact_lower(arm: ArmAnalysis, confidence: float) -> float | None:
+    if arm.rate.rate is None:
+        return None
+    return stats.clopper_pearson_interval(arm.rate.k, arm.rate.n, confidence=confidence, side="lower").low
+
+
+def _korn_graubard_lower(arm: ArmAnalysis, confidence: float) -> float | None:
+    """Return the lower end of the two-sided interval at 2c - 1, which is the one-sided bound at c."""
+    if arm.rate.rate is None:
+        return None
+    tables = list(arm.families.counts.values())
+    result = stats.clustered_rate([k for k, _ in tables], [n for _, n in tables], confidence=2.0 * confidence - 1.0)
+    return result.korn_graubard_low

@@ -1,0 +1,225 @@
+"""The only sentences that a report may print, and how numbers are written in them.
+
+Every sentence is a template here, so that one test can read them all. Ends of intervals are rounded outward: a
+bound never looks tighter than it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+BLOCKERS: Mapping[str, str] = {
+    "not_comparable": "what would be compared differs in protocol, suite, simulator, limits or embodiment",
+    "not_registered": "the claim was not in the lock of the first episode",
+    "incomplete_coverage": "planned trials are missing or stand twice",
+    "missing_data": "an outcome, observation, cost or motion measure is unknown",
+    "integrity": "a digest, the binding to the lock or a recomputation fails",
+    "not_qualified": "the harness has not passed its own exam under this lock",
+    "not_confirmatory": "the run is registered as development, calibration or pilot",
+    "unregistered_stop": "the run stopped elsewhere than registered",
+    "unwanted_motion": "the claiming arm moved what it must not move",
+}
+
+REASONS: Mapping[str, str] = {
+    **BLOCKERS,
+    "few_families": "fewer families than a claim needs",
+    "lower_bound": "the lower bound lies below the registered rate",
+    "artifact_error": "an episode errored or a planned trial is missing",
+    "errored_episodes": "at least one episode errored",
+    "no_attempts": "nothing was attempted",
+    "nothing_measured": "every episode errored or was excluded",
+    "task_without_attempts": "a domain has no measured episode",
+    "no_pairs": "no trial was measured on both sides",
+    "no_variation": "a domain with one episode has no variance",
+    "no_between_cluster_variation": "all families have the same rate",
+    "single_cluster": "one family has no variance between families",
+    "independent_episodes": "each family has one episode",
+}
+
+OUTCOME_REASONS: Mapping[str, str] = {
+    "chain_complete": "every stage passed, and still true at the end",
+    "stage_not_passed": "a stage of the chain was not passed",
+    "control_rejected": "a legal action asked for a pose that the controller cannot reach",
+    "interrupted": "the run was interrupted during this attempt",
+    "invalid_action": "an action was out of range, not finite or of the wrong shape",
+    "native_rejected": "the policy refused an observation",
+    "invalid_response_schema": "the policy answered with something that is no decision",
+    "policy_exception": "the policy raised an exception",
+    "policy_timeout": "the policy did not answer in time",
+    "call_budget_exhausted": "the policy used up its calls",
+    "policy_time_exhausted": "the policy used up its time",
+    "simulator_crash": "the simulator failed",
+    "reset_failed": "the world could not be reset",
+    "observation_unhealthy": "a camera or a state reading was unfit to be shown",
+    "scene_mismatch": "the world was not the registered scenario",
+    "solver_failure": "the inverse kinematics solver failed",
+    "storage_failure": "a record could not be written",
+    "worker_lost": "the worker process was lost",
+    "worker_timeout": "the worker process did not answer in time",
+}
+
+CONTROL_EXPECTATIONS: Mapping[str, str] = {
+    "null": "must pass none",
+    "exploit": "must pass none",
+    "oracle": "must pass all",
+    "random": "reported only",
+    "baseline": "reported only",
+}
+
+TEMPLATES: Mapping[str, str] = {
+    "threshold_supported": (
+        "Supported: {arm} passed {k} of {n}. At {confidence} confidence its success rate on scenarios like the"
+        " registered ones is at least {rate} (one-sided lower bound {bound}, {method})."
+    ),
+    "threshold_not_supported": (
+        "Not supported: {arm} passed {k} of {n}. The one-sided lower bound at {confidence} confidence is {bound}"
+        " ({method}), below the registered {rate}. This does not show that the rate is lower than that."
+    ),
+    "threshold_ineligible": (
+        "Ineligible: whether {arm} passes at least {rate} may not be asked of this evidence, because {reasons}."
+    ),
+    "no_claims": "No claim was registered. The numbers describe what was recorded; they decide nothing.",
+    "claims_counted": (
+        "{total} claims were registered: {supported} supported, {not_supported} not supported,"
+        " {ineligible} ineligible."
+    ),
+    "rate": "{confidence} interval {low} to {high} (Wilson)",
+    "no_rate": "No success rate: {reasons}. What was seen so far is incomplete and is no estimate.",
+    "comparison": (
+        "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
+        " {confidence} interval {low} to {high} (Tango); exact McNemar p = {p}."
+    ),
+    "comparison_undefined": "No estimate for {a} against {b}, because {reasons}.",
+    "comparison_note": (
+        "A registered comparison is an estimate. It licenses no statement about which arm to prefer; only a"
+        " registered claim does."
+    ),
+    "controls_apart": "Controls examine the harness. They are not under test and stand outside every comparison.",
+    "arms_order": "Arms stand in the order of the protocol. The order is no ranking.",
+    "privileged": "{arm} is privileged: it sees measurements that no policy may see.",
+    "warn_profiles": (
+        "Arms do not see the same: {listing}. Rates under different profiles answer different questions."
+    ),
+    "warn_artifact": "{arm} has no success rate: {reasons}.",
+    "warn_run_class": "This run is registered as {run_class}. Nothing in it can support a claim.",
+    "warn_null": "The {role} control {arm} passed {k} of {n} and must pass none: the scorer can be satisfied by it.",
+    "warn_oracle": (
+        "The oracle control {arm} passed {k} of {n} and must pass all: some scenario may have no solution here."
+    ),
+    "warn_reversal": (
+        "Pooled rates and domain means order {a} and {b} differently: read the domains, not the total."
+    ),
+    "warn_families": (
+        "Episodes of {arm} share families, so intervals that assume independence are too narrow: with families as"
+        " units the interval is {low} to {high} (Korn-Graubard, {families} families)."
+    ),
+    "warn_families_undefined": (
+        "Episodes of {arm} share families, so intervals that assume independence are too narrow; an interval with"
+        " families as units is not defined, because {reasons}."
+    ),
+    "warn_excluded": "{arm}: {excluded} of {initiated} episodes are excluded under registered codes.",
+    "intervals_note": (
+        "Wilson is the interval to read, Clopper-Pearson the one that gates claims: exact, and wider. Both are"
+        " two-sided at {confidence} and treat episodes as independent. Ends are rounded outward."
+    ),
+    "denominator_initiated": "Denominator: every initiated episode.",
+    "denominator_initiated_minus_excluded": "Denominator: every initiated episode but the excluded ones.",
+    "denominator_passed_plus_failed": "Denominator: passed and failed episodes only.",
+    "funnel_note": (
+        "Stages are ordered: one counts only at or after the one before it. The number beside a bar is how many"
+        " episodes passed that stage."
+    ),
+    "slices_note": (
+        "k/N per cell, the bar shows the same share. Cells are small: read one with its interval, which stands in the"
+        " table below."
+    ),
+    "macro_note": (
+        "Macro is the mean of the domain rates: each domain counts the same, however many scenarios it has."
+    ),
+    "gallery_note": "Every attempt that did not pass, by arm and by the first stage that it did not pass.",
+    "nothing_failed": "Every recorded attempt of {arm} passed.",
+    "identity_note": (
+        "What was locked before the first attempt. A change of any of these is another lock, and another number."
+    ),
+    "no_media": "No pictures: {reason}.",
+}
+
+LIMITS: tuple[str, ...] = (
+    "That the robot or the simulated world did what its sensors and state readings say.",
+    "That the harness, its operator or whoever holds a signing key is honest. Digests show that a record was not"
+    " changed afterwards, not that it was true when written.",
+    "That nothing was tried before the first durable record, or on another machine.",
+    "That a checkpoint is what its name says. Its bytes are identified; how they came about is not.",
+    "That the scenarios stand for anything beyond themselves: another object, room, robot or simulator is another"
+    " question.",
+    "That software below the listed digests, such as the operating system or the processor's microcode, is"
+    " unchanged.",
+    "When it happened. Clock readings are the machine's own unless somebody else kept an anchor.",
+    "That the evidence was not rewritten as a whole, unless a digest kept elsewhere, a signature or a replay"
+    " contradicts that.",
+)
+
+
+def sentence(name: str, **values: Any) -> str:
+    """Return a sentence of :data:`TEMPLATES` with its numbers filled in."""
+    return TEMPLATES[name].format(**values)
+
+
+def threshold_sentence(verdict: str, numbers: Mapping[str, Any], reasons: Sequence[str]) -> str:
+    """Return the only permitted sentence about a ``threshold_rate`` claim."""
+    bound = numbers["lower_bound"]
+    return sentence(
+        f"threshold_{verdict}",
+        arm=numbers["arm"],
+        k=numbers["k"],
+        n=numbers["n"],
+        confidence=percent(numbers["confidence"]),
+        rate=percent(numbers["rate"]),
+        bound="undefined" if bound is None else percent(bound, rounding="down"),
+        method={"clopper_pearson": "Clopper-Pearson", "korn_graubard": "Korn-Graubard"}[numbers["method"]],
+        reasons=explained(reasons),
+    )
+
+
+def explained(reasons: Sequence[str]) -> str:
+    """Return reason codes as text, each with its code."""
+    return "; ".join(f"{REASONS.get(code, code)} ({code})" for code in reasons)
+
+
+Rounding = Literal["nearest", "down", "up"]
+_ROUND: Mapping[Rounding, Callable[[float], int]] = {"nearest": round, "down": math.floor, "up": math.ceil}
+
+
+def percent(share: float, *, rounding: Rounding = "nearest") -> str:
+    """Return a share as a percentage with at most one digit. What is neither 0 nor 1 never reads 0 % or 100 %."""
+    tenths = _tenths(share, rounding)
+    if rounding == "nearest" and 0.0 < share < 1.0:
+        tenths = min(max(tenths, 1), 999)
+    text = f"{tenths // 10}" if tenths % 10 == 0 else f"{tenths / 10:.1f}"
+    return f"{text}\u00a0%"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return ``60.4 % to 81.3 %`` rounded outward, or a dash when undefined."""
+    if low is None or high is None:
+        return "–"
+    return f"{percent(low, rounding='down')} to {percent(high, rounding='up')}"
+
+
+def points(difference: float, *, rounding: Rounding = "nearest") -> str:
+    """Return a difference of shares in percentage points, with its sign and one digit."""
+    tenths = _tenths(difference, rounding)
+    return "0.0" if tenths == 0 else f"{tenths / 10:+.1f}".replace("-", "−")
+
+
+def _tenths(share: float, rounding: Rounding) -> int:
+    """Return tenths of a percent; what is a whole tenth but for float noise stays that."""
+    scaled = share * 1000.0
+    return round(scaled) if abs(scaled - round(scaled)) < 1e-9 else _ROUND[rounding](scaled)
+
+
+def p_value(p: float) -> str:
+    """Return a p-value with three digits, or a bound when smaller; never 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

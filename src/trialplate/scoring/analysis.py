@@ -1,0 +1,197 @@
+"""What an analysis is: counts, rates with two intervals, slices, funnels and paired differences, as frozen data.
+
+Integers are stored, rates are derived; what is not defined is null with a reason. Nothing here is a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+ArtifactState = Literal["COMPLETE", "ERROR"]
+SliceKey = Literal["domain", "variant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Every initiated episode in exactly one of ``passed failed errored excluded``.
+
+    ``valid``: initiated - excluded. ``n``: the registered denominator. ``planned`` is None for a slice.
+    """
+
+    planned: int | None
+    initiated: int
+    passed: int
+    failed: int
+    errored: int
+    excluded: int
+    valid: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """``k`` of ``n``. ``wilson_*`` is the interval to show, ``exact_*`` (Clopper-Pearson) the one that gates.
+
+    Both assume independent episodes. All but k and n are null, with ``reason``, when there is no rate: an artifact
+    in state ERROR (``artifact_error``), or nothing measured.
+    """
+
+    k: int
+    n: int
+    rate: float | None
+    wilson_low: float | None
+    wilson_high: float | None
+    exact_low: float | None
+    exact_high: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where the rate could lie had errored (of valid) or excluded (of initiated) episodes all failed, or passed."""
+
+    error_low: float | None
+    error_high: float | None
+    exclusion_low: float | None
+    exclusion_high: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """One domain, or one variant of a domain (``variant`` is None for a whole domain)."""
+
+    domain: str
+    variant: str | None
+    counts: Counts
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funnel:
+    """How many measured episodes (PASS and FAIL) came to each stage and passed it; ``rates`` = passed / reached."""
+
+    stages: tuple[str, ...]
+    entries: int
+    reached: tuple[int, ...]
+    passed: tuple[int, ...]
+    rates: tuple[float | None, ...]
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """The mean of the domain rates, and its standard error for fixed domains."""
+
+    rate: float | None
+    se: float | None
+    domains: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Families:
+    """The unit of independence. ``counts``: family -> (k, n), only where a family has several episodes.
+
+    Then the episodes are not independent, the intervals of :class:`Rate` are too narrow, and the ``clustered_*``
+    ones (Wilson with t and effective n; Korn-Graubard for the gate) stand beside them.
+    """
+
+    families: int
+    counts: Mapping[str, tuple[int, int]]
+    wilson_low: float | None
+    wilson_high: float | None
+    korn_graubard_low: float | None
+    korn_graubard_high: float | None
+    deff: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAnalysis:
+    """Everything about one arm.
+
+    ``state`` is ERROR, with ``state_reasons`` (``errored_episodes``, ``incomplete_coverage``), when any episode
+    errored or a planned trial has none: then counts are shown as incomplete and there is no rate.
+    ``reasons``: why episodes did not pass, reason -> count. ``first_failed``: stage -> count of FAIL episodes.
+    """
+
+    arm: str
+    state: ArtifactState
+    state_reasons: tuple[str, ...]
+    counts: Counts
+    control_rejected: int
+    reasons: Mapping[str, int]
+    first_failed: Mapping[str, int]
+    rate: Rate
+    bounds: Bounds
+    macro: Macro
+    families: Families
+    funnel: Funnel
+    domains: tuple[Slice, ...]
+    variants: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A registered pair of arms on the same scenarios and repeats.
+
+    ``only_a``/``only_b``: pairs in which only that arm passed. ``difference`` = (only_a - only_b) / pairs with its
+    Tango interval and the exact McNemar p. ``unmatched``: trials without a measured partner. ``unequal_starts``:
+    pairs whose worlds did not start in the same state. ``reversal``: pooled and macro rates order the arms
+    differently. Null with ``reason`` when an artifact is in state ERROR, starts differ or no pair exists.
+    """
+
+    a: str
+    b: str
+    pairs: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    unmatched: int
+    unequal_starts: int
+    difference: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    mid_p: float | None
+    reversal: bool | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """The registered plan, carried out. Arms stand in the order of the protocol; that is no ranking."""
+
+    confidence: float
+    denominator: str
+    slices: tuple[SliceKey, ...]
+    arms: tuple[ArmAnalysis, ...]
+    comparisons: tuple[Comparison, ...]
+    schema: str = "trialplate.analysis/1"
+
+    def arm(self, name: str) -> ArmAnalysis:
+        """Return one arm. Raises KeyError with the known names."""
+        for arm in self.arms:
+            if arm.arm == name:
+                return arm
+        raise KeyError(f"no arm {name!r} in the analysis; known: {', '.join(arm.arm for arm in self.arms)}")
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain document that is stored as ``analysis.json``."""
+        plain: dict[str, Any] = plain_document(self)
+        return plain
+
+
+def plain_document(value: Any) -> Any:
+    """Return nested frozen data as dicts, lists and scalars: exactly what parsing its JSON gives back."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_document(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain_document(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain_document(item) for item in value]
+    return value

@@ -1,0 +1,191 @@
+"""From a recorded attempt to an outcome: the one place that applies the fault table and the stage chain.
+
+Source: fair pick-and-place protocol, sections 4 to 6; statistics, section 2. Nothing here sees a world or a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from trialplate.errors import EvidenceError, nearest
+from trialplate.record import Outcome, Row, StageResult, Status, Trace
+from trialplate.scoring.ladder import Ladder, climb
+from trialplate.spec.stages import StageChain
+
+TERMINATIONS = ("policy_stop", "step_limit", "control_rejected", "fault", "interrupted")
+START_INVALID_FAULT = "scene_mismatch"
+"""Fault code of an attempt whose recording starts in success: the world was not a fair scene at reset."""
+
+Attempt = tuple[Row, Trace | None]
+
+
+def score_rows(
+    attempts: Iterable[Attempt],
+    *,
+    chain: StageChain,
+    fault_table: Mapping[str, str],
+    interrupted: Literal["error", "replace"] = "error",
+) -> tuple[Outcome, ...]:
+    """Return one outcome per trial, in the order of the schedule (``ordinal``).
+
+    A trial has one attempt. Only with ``interrupted="replace"``, which the protocol registers, may it have more:
+    all but the last must have been interrupted, and the last one counts; its notes name the others. Raises
+    EvidenceError for a repeated attempt otherwise, and for whatever :func:`score_attempt` refuses.
+    """
+    scored: dict[str, list[tuple[Row, Outcome]]] = {}
+    for row, trace in attempts:
+        outcome = score_attempt(row, trace, chain=chain, fault_table=fault_table)
+        scored.setdefault(row.trial_id, []).append((row, outcome))
+    counted = [_counted(tries, interrupted=interrupted) for tries in scored.values()]
+    return tuple(outcome for _, outcome in sorted(counted, key=lambda pair: pair[0].ordinal))
+
+
+def score_attempt(row: Row, trace: Trace | None, *, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:
+    """Return what one recorded attempt is worth.
+
+    A fault has the status that ``fault_table`` (code -> ``FAIL``, ``ERROR`` or ``EXCLUDED``) gives its code.
+    ``control_rejected`` is FAIL, ``interrupted`` is ERROR; otherwise the chain decides: PASS exactly when it is
+    complete and still true at the end. ERROR and EXCLUDED have no stages: they say nothing about the arm.
+
+    Raises EvidenceError when a code is not in the table, the row contradicts itself or its trace, or the trace
+    of an attempt that must have one is missing.
+    """
+    _refuse_contradiction(row, trace)
+    if row.termination == "interrupted":
+        return _outcome(row, Status.ERROR, reason="interrupted")
+    if row.fault_code is not None:
+        return _faulted(row, trace, row.fault_code, chain=chain, fault_table=fault_table)
+    if trace is None:
+        raise EvidenceError(
+            f"trial {row.trial_id}: it ended by {row.termination!r} and has no trace; only a fault or an interruption"
+            " may leave none",
+            code="trace_missing",
+        )
+    ladder = climb(trace, chain)
+    if ladder.start_invalid is not None:
+        return _faulted(row, trace, START_INVALID_FAULT, chain=chain, fault_table=fault_table, ladder=ladder)
+    if row.termination == "control_rejected":
+        lost = ladder.forfeited("the attempt ended with an action that the arm's controller refused")
+        return _outcome(row, Status.FAIL, reason="control_rejected", ladder=lost)
+    if ladder.success_final:
+        return _outcome(row, Status.PASS, reason="chain_complete", ladder=ladder)
+    return _outcome(row, Status.FAIL, reason="stage_not_passed", ladder=ladder)
+
+
+def _refuse_contradiction(row: Row, trace: Trace | None) -> None:
+    where = f"trial {row.trial_id}"
+    if row.termination not in TERMINATIONS:
+        raise EvidenceError(
+            f"{where}: unknown termination {row.termination!r}{nearest(row.termination, TERMINATIONS)}"
+        )
+    if row.termination == "fault" and row.fault_code is None:
+        raise EvidenceError(f"{where}: it ended by a fault and names none")
+    if row.termination not in ("fault", "interrupted") and row.fault_code is not None:
+        raise EvidenceError(f"{where}: it ended by {row.termination!r} and names the fault {row.fault_code!r}")
+    if (row.trace is None) != (trace is None):
+        named, handed = ("no trace", "one") if row.trace is None else ("a trace", "none")
+        raise EvidenceError(f"{where}: the row names {named}, {handed} was handed over", code="trace_missing")
+    if row.trace is None or trace is None:
+        return
+    if trace.steps != row.control_steps:
+        raise EvidenceError(f"{where}: the row has {row.control_steps} control steps, its trace {trace.steps}")
+    found = trace.content_sha256()
+    if found != row.trace.content_sha256:
+        raise EvidenceError(
+            f"{where}: expected a trace with content {row.trace.content_sha256[:12]}, got {found[:12]}",
+            code="hash_mismatch",
+        )
+
+
+def _faulted(
+    row: Row,
+    trace: Trace | None,
+    code: str,
+    *,
+    chain: StageChain,
+    fault_table: Mapping[str, str],
+    ladder: Ladder | None = None,
+) -> Outcome:
+    status = _status(row, code, fault_table)
+    notes = tuple(
+        note for note in (row.fault_message, ladder.start_invalid if ladder is not None else None) if note is not None
+    )
+    if status is not Status.FAIL:
+        return _outcome(row, status, reason=code, notes=notes)
+    if ladder is None:
+        ladder = climb(trace, chain) if trace is not None else _never_started(chain)
+    lost = ladder.forfeited("the attempt ended by a fault that is charged to the arm")
+    return _outcome(row, status, reason=code, ladder=lost, notes=notes)
+
+
+def _status(row: Row, code: str, fault_table: Mapping[str, str]) -> Status:
+    if code not in fault_table:
+        raise EvidenceError(
+            f"trial {row.trial_id}: the fault table has no status for {code!r}{nearest(code, fault_table)}",
+            code="fault_unknown",
+        )
+    status = Status(fault_table[code])
+    if status is Status.PASS:
+        raise EvidenceError(f"the fault table maps {code!r} to PASS; a fault cannot pass", code="fault_table")
+    return status
+
+
+def _never_started(chain: StageChain) -> Ladder:
+    stages = tuple(StageResult(name=name, passed=False, step=None) for name in chain.names)
+    return Ladder(stages=stages, success_once=False, success_final=False, first_failed_stage=chain.names[0])
+
+
+def _outcome(
+    row: Row,
+    status: Status,
+    *,
+    reason: str,
+    ladder: Ladder | None = None,
+    notes: Sequence[str] = (),
+) -> Outcome:
+    return Outcome(
+        trial_id=row.trial_id,
+        arm=row.arm,
+        scenario=row.scenario,
+        family=row.family,
+        domain=row.domain,
+        variant=row.variant,
+        repeat=row.repeat,
+        status=status,
+        reason=reason,
+        stages=ladder.stages if ladder else (),
+        success_once=ladder.success_once if ladder else None,
+        success_final=ladder.success_final if ladder else None,
+        first_failed_stage=ladder.first_failed_stage if ladder else None,
+        termination=row.termination,
+        control_steps=row.control_steps,
+        trace_content_sha256=row.trace.content_sha256 if row.trace else None,
+        initial_state_sha256=row.initial_state_sha256,
+        notes=(*(ladder.notes if ladder else ()), *notes),
+    )
+
+
+def _counted(tries: Sequence[tuple[Row, Outcome]], *, interrupted: str) -> tuple[Row, Outcome]:
+    ordered = sorted(tries, key=lambda pair: pair[0].attempt)
+    *earlier, last = ordered
+    if not earlier:
+        return last
+    row, outcome = last
+    numbers = [attempt.attempt for attempt, _ in ordered]
+    if interrupted != "replace" or len(set(numbers)) != len(numbers):
+        raise EvidenceError(
+            f"trial {row.trial_id} was attempted {len(ordered)} times (attempts {numbers}); the protocol registers"
+            " one attempt per trial",
+            code="attempt_repeated",
+        )
+    for attempt, _ in earlier:
+        if attempt.termination != "interrupted":
+            raise EvidenceError(
+                f"trial {row.trial_id}: attempt {attempt.attempt} ended by {attempt.termination!r} and was run again;"
+                " only an interrupted attempt is replaced",
+                code="attempt_repeated",
+            )
+    note = f"attempt {row.attempt} counts; interrupted before it: {', '.join(str(n) for n in numbers[:-1])}"
+    return row, replace(outcome, notes=(*outcome.notes, note))

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from math import nextafter
+
+import pytest
+
+from trialplate.canonical import canonical_json
+from trialplate.claims import BLOCKERS, Claim, Verdict, judge_claims
+from trialplate.errors import StatsInputError
+from trialplate.record import Outcome, StageResult, Status
+from trialplate.scoring.analysis import Analysis
+from trialplate.scoring.summary import analyse_outcomes
+from trialplate.spec.protocol import ThresholdClaim
+from trialplate.stats import clopper_pearson_interval
+
+
+def outcome(number: int, status: str, *, family: str | None = None) -> Outcome:
+    measured = status in ("PASS", "FAIL")
+    return Outcome(
+        trial_id=f"{number:06d}", arm="a", scenario=f"s-{number:03d}", family=family or f"s-{number:03d}", domain="d",
+        variant="v", repeat=0, status=Status(status), reason="r",
+        stages=(StageResult("done", status == "PASS", None),) if measured else (),
+        success_once=None, success_final=None, first_failed_stage=None, termination="step_limit", control_steps=1,
+        trace_content_sha256=None, initial_state_sha256=None,
+    )  # fmt: skip
+
+
+def analysis(statuses: list[str], *, planned: int | None = None, per_family: int = 1) -> Analysis:
+    outcomes = [
+        outcome(n, status, family=f"f-{n // per_family:03d}" if per_family > 1 else None)
+        for n, status in enumerate(statuses)
+    ]
+    count = len(statuses) if planned is None else planned
+    return analyse_outcomes(outcomes, planned={"a": count}, stages=["done"])
+
+
+def judge(found: Analysis, rate: float, *blockers: str) -> Claim:
+    rule = ThresholdClaim(name="reaches", kind="threshold_rate", arm="a", rate=rate)
+    (claim,) = judge_claims(found, [rule], blockers)
+    return claim
+
+
+def test_fifty_nine_passes_without_failure_support_ninety_five_percent_and_fifty_eight_do_not() -> None:
+    assert judge(analysis(["PASS"] * 59), 0.95).verdict is Verdict.SUPPORTED
+    short = judge(analysis(["PASS"] * 58), 0.95)
+    assert short.verdict is Verdict.NOT_SUPPORTED and short.reasons == ("lower_bound",)
+
+
+def test_the_bound_itself_is_supported_and_one_ulp_above_is_not() -> None:
+    bound = clopper_pearson_interval(60, 68, side="lower").low
+    assert bound is not None
+    found = analysis(["PASS"] * 60 + ["FAIL"] * 8)
+    assert judge(found, bound).verdict is Verdict.SUPPORTED
+    assert judge(found, nextafter(bound, 1.0)).verdict is Verdict.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("blocker", sorted(BLOCKERS))
+def test_every_blocker_makes_a_supported_claim_ineligible(blocker: str) -> None:
+    claim = judge(analysis(["PASS"] * 59), 0.95, blocker)
+    assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == (blocker,)
+    assert BLOCKERS[blocker] in claim.sentence
+
+
+def test_several_blockers_are_listed_once_and_sorted() -> None:
+    claim = judge(analysis(["PASS"] * 59), 0.95, "not_qualified", "integrity", "integrity")
+    assert claim.reasons == ("integrity", "not_qualified")
+
+
+def test_an_unknown_blocker_is_refused() -> None:
+    with pytest.raises(StatsInputError, match=r"unknown blocker 'not_qualifed'.*did you mean 'not_qualified'"):
+        judge(analysis(["PASS"]), 0.5, "not_qualifed")
+
+
+def test_a_rule_about_an_unknown_arm_is_refused() -> None:
+    rule = ThresholdClaim(name="x", kind="threshold_rate", arm="b", rate=0.5)
+    with pytest.raises(KeyError, match="no arm 'b'"):
+        judge_claims(analysis(["PASS"]), [rule], ())
+
+
+def test_an_errored_episode_makes_a_claim_ineligible_for_missing_data() -> None:
+    claim = judge(analysis(["PASS"] * 80 + ["ERROR"]), 0.5)
+    assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == ("missing_data",)
+    assert claim.numbers["lower_bound"] is None
+
+
+def test_a_missing_trial_makes_a_claim_ineligible_for_coverage() -> None:
+    assert judge(analysis(["PASS"] * 80, planned=81), 0.5).reasons == ("incomplete_coverage",)
+
+
+def test_nothing_measured_is_ineligible_and_never_not_supported() -> None:
+    claim = judge(analysis(["EXCLUDED"] * 3), 0.5)
+    assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == ("missing_data",)
+
+
+def test_shared_families_are_gated_by_families_and_not_by_episodes() -> None:
+    copies = analysis(["PASS"] * 60, per_family=6)  # ten families, each six times the same
+    claim = judge(copies, 0.8)
+    assert claim.numbers["method"] == "korn_graubard" and claim.verdict is Verdict.NOT_SUPPORTED
+    assert claim.numbers["lower_bound"] == pytest.approx(0.05 ** (1 / 10))
+    assert judge(analysis(["PASS"] * 60), 0.8).verdict is Verdict.SUPPORTED
+
+
+def test_fewer_than_ten_shared_families_are_ineligible() -> None:
+    claim = judge(analysis(["PASS"] * 54, per_family=6), 0.1)
+    assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == ("few_families",)
+
+
+def test_a_stricter_confidence_can_only_take_support_away() -> None:
+    found = analysis(["PASS"] * 59)
+    rule = ThresholdClaim(name="x", kind="threshold_rate", arm="a", rate=0.95, confidence=0.99)
+    assert judge_claims(found, [rule], ())[0].verdict is Verdict.NOT_SUPPORTED
+
+
+def test_claims_come_in_the_order_of_the_rules_and_are_canonical_documents() -> None:
+    rules = [ThresholdClaim(name=n, kind="threshold_rate", arm="a", rate=r) for n, r in (("z", 0.2), ("b", 0.99))]
+    claims = judge_claims(analysis(["PASS"] * 20), rules, ())
+    assert [claim.name for claim in claims] == ["z", "b"]
+    assert [claim.document()["verdict"] for claim in claims] == ["supported", "not_supported"]
+    assert canonical_json([claim.document() for claim in claims])
