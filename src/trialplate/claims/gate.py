@@ -63,7 +63,10 @@ def judge_claims(analysis: Analysis, rules: Sequence[ThresholdClaim], blockers: 
     for code in given:
         if code not in BLOCKERS:
             raise StatsInputError("blockers", f"unknown blocker {code!r}{nearest(code, BLOCKERS)}")
-    return tuple(_judge_threshold(analysis.arm(rule.arm), rule, given) for rule in rules)
+    registered = [
+        rule if isinstance(rule, ThresholdClaim) else ThresholdClaim.model_validate(dict(rule)) for rule in rules
+    ]
+    return tuple(_judge_threshold(analysis.arm(rule.arm), rule, given) for rule in registered)
 
 
 def _judge_threshold(arm: ArmAnalysis, rule: ThresholdClaim, blockers: Sequence[str]) -> Claim:

@@ -133,6 +133,16 @@ class ArmAnalysis:
     domains: tuple[Slice, ...]
     variants: tuple[Slice, ...]
 
+    @property
+    def planned(self) -> int:
+        """Number of planned trials."""
+        return self.counts.planned or 0
+
+    @property
+    def initiated(self) -> int:
+        """Number of initiated episodes."""
+        return self.counts.initiated
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:

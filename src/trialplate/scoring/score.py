@@ -5,7 +5,7 @@ Source: fair pick-and-place protocol, sections 4 to 6; statistics, section 2. No
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,25 +18,25 @@ TERMINATIONS = ("policy_stop", "step_limit", "control_rejected", "fault", "inter
 START_INVALID_FAULT = "scene_mismatch"
 """Fault code of an attempt whose recording starts in success: the world was not a fair scene at reset."""
 
-Attempt = tuple[Row, Trace | None]
-
 
 def score_rows(
-    attempts: Iterable[Attempt],
+    rows: Iterable[Row],
     *,
+    load_trace: Callable[[Row], Trace | None],
     chain: StageChain,
     fault_table: Mapping[str, str],
     interrupted: Literal["error", "replace"] = "error",
 ) -> tuple[Outcome, ...]:
     """Return one outcome per trial, in the order of the schedule (``ordinal``).
 
+    ``load_trace`` returns the trace that a row names, or None where it names none; one trace is held at a time.
     A trial has one attempt. Only with ``interrupted="replace"``, which the protocol registers, may it have more:
     all but the last must have been interrupted, and the last one counts; its notes name the others. Raises
     EvidenceError for a repeated attempt otherwise, and for whatever :func:`score_attempt` refuses.
     """
     scored: dict[str, list[tuple[Row, Outcome]]] = {}
-    for row, trace in attempts:
-        outcome = score_attempt(row, trace, chain=chain, fault_table=fault_table)
+    for row in rows:
+        outcome = score_attempt(row, load_trace(row), chain=chain, fault_table=fault_table)
         scored.setdefault(row.trial_id, []).append((row, outcome))
     counted = [_counted(tries, interrupted=interrupted) for tries in scored.values()]
     return tuple(outcome for _, outcome in sorted(counted, key=lambda pair: pair[0].ordinal))

@@ -26,6 +26,7 @@ from trialplate.scoring.analysis import (
 from trialplate.scoring.pairs import compare
 from trialplate.stats.accounting import Denominator
 
+__all__ = ["Analysis", "ArmAnalysis", "analyse_outcomes", "rate_of"]
 ARTIFACT_ERROR = "artifact_error"
 MEASURED = (Status.PASS, Status.FAIL)
 
@@ -34,7 +35,7 @@ def analyse_outcomes(
     outcomes: Sequence[Outcome],
     *,
     planned: Mapping[str, int],
-    stages: Sequence[str],
+    stages: Sequence[str] | None = None,
     confidence: float = 0.95,
     denominator: Denominator = "initiated_minus_excluded",
     slices: Sequence[SliceKey] = ("domain", "variant"),
@@ -43,10 +44,12 @@ def analyse_outcomes(
     """Return the analysis of all outcomes of a campaign.
 
     ``planned``: arm -> number of planned trials, in the order of the protocol. ``stages``: names of the suite's
-    chain. ``comparisons``: registered pairs of arms; no other pair is compared. Raises EvidenceError for an
+    chain; None takes those of the outcomes, which must all agree. ``comparisons``: registered pairs of arms; no other pair is compared. Raises EvidenceError for an
     outcome of an unplanned arm, a repeated trial or (arm, scenario, repeat), or stages other than the chain's, and
     StatsInputError for a plan that is none.
     """
+    if stages is None:
+        stages = next(([stage.name for stage in o.stages] for o in outcomes if o.status in MEASURED), ())
     _refuse_strangers(outcomes, planned=planned, stages=stages)
     by_arm = {
         arm: sorted((o for o in outcomes if o.arm == arm), key=lambda o: (o.scenario, o.repeat)) for arm in planned
@@ -258,6 +261,8 @@ def _families(outcomes: Sequence[Outcome], *, confidence: float, denominator: De
 
 def _funnel(outcomes: Sequence[Outcome], *, stages: tuple[str, ...], void: bool) -> Funnel:
     climbs = [sum(stage.passed for stage in outcome.stages) for outcome in outcomes if outcome.status in MEASURED]
+    if not stages:
+        return Funnel(stages=(), entries=0, reached=(), passed=(), rates=(), reason="no_attempts")
     result = stats.stage_rates(climbs, len(stages))
     return Funnel(
         stages=stages,

@@ -117,3 +117,9 @@ def test_claims_come_in_the_order_of_the_rules_and_are_canonical_documents() -> 
     assert [claim.name for claim in claims] == ["z", "b"]
     assert [claim.document()["verdict"] for claim in claims] == ["supported", "not_supported"]
     assert canonical_json([claim.document() for claim in claims])
+
+
+def test_a_rule_may_be_the_plain_document_of_a_lock() -> None:
+    rule = ThresholdClaim(name="x", kind="threshold_rate", arm="a", rate=0.5)
+    found = analysis(["PASS"] * 20)
+    assert judge_claims(found, [rule.model_dump(mode="json")], ()) == judge_claims(found, [rule], ())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from attempts import row_of
@@ -21,6 +22,19 @@ TABLE = {
 
 def score(row: Row, trace: Trace | None) -> Outcome:
     return score_attempt(row, trace, chain=PICK_PLACE, fault_table=TABLE)
+
+
+def score_pairs(
+    pairs: list[tuple[Row, Trace | None]], *, interrupted: Literal["error", "replace"] = "error"
+) -> tuple[Outcome, ...]:
+    traces = {(row.ordinal, row.attempt): trace for row, trace in pairs}
+    return score_rows(
+        [row for row, _ in pairs],
+        load_trace=lambda row: traces[row.ordinal, row.attempt],
+        chain=PICK_PLACE,
+        fault_table=TABLE,
+        interrupted=interrupted,
+    )
 
 
 def test_a_complete_chain_passes_and_carries_the_identity_of_its_trace() -> None:
@@ -126,7 +140,7 @@ def test_a_trace_with_other_content_than_the_row_names_is_refused() -> None:
 def test_outcomes_come_in_the_order_of_the_schedule() -> None:
     trace = success_film().trace()
     rows = [row_of(trace, trial_id=f"{n:06d}", ordinal=n) for n in (2, 0, 1)]
-    outcomes = score_rows([(row, trace) for row in rows], chain=PICK_PLACE, fault_table=TABLE)
+    outcomes = score_pairs([(row, trace) for row in rows])
     assert [outcome.trial_id for outcome in outcomes] == ["000000", "000001", "000002"]
 
 
@@ -135,8 +149,8 @@ def test_a_repeated_attempt_is_refused_unless_replacement_is_registered() -> Non
     first, second = row_of(None, termination="interrupted"), row_of(trace, attempt=1)
     pairs: list[tuple[Row, Trace | None]] = [(second, trace), (first, None)]
     with pytest.raises(EvidenceError, match="attempted 2 times"):
-        score_rows(pairs, chain=PICK_PLACE, fault_table=TABLE)
-    (outcome,) = score_rows(pairs, chain=PICK_PLACE, fault_table=TABLE, interrupted="replace")
+        score_pairs(pairs)
+    (outcome,) = score_pairs(pairs, interrupted="replace")
     assert outcome.status is Status.PASS and outcome.notes == ("attempt 1 counts; interrupted before it: 0",)
 
 
@@ -145,10 +159,10 @@ def test_an_attempt_that_ended_is_never_replaced() -> None:
     failed = Film().start().trace()
     pairs: list[tuple[Row, Trace | None]] = [(row_of(failed), failed), (row_of(trace, attempt=1), trace)]
     with pytest.raises(EvidenceError, match="only an interrupted attempt is replaced"):
-        score_rows(pairs, chain=PICK_PLACE, fault_table=TABLE, interrupted="replace")
+        score_pairs(pairs, interrupted="replace")
 
 
 def test_the_same_attempt_twice_is_refused_even_with_replacement() -> None:
     row = row_of(None, termination="interrupted")
     with pytest.raises(EvidenceError, match="attempted 2 times"):
-        score_rows([(row, None), (row, None)], chain=PICK_PLACE, fault_table=TABLE, interrupted="replace")
+        score_pairs([(row, None), (row, None)], interrupted="replace")

@@ -167,6 +167,11 @@ def test_unplanned_arms_and_repeated_trials_are_refused() -> None:
         analyse(arm_of(1, 0), comparisons=[("a", "c")])
 
 
+def test_without_named_stages_those_of_the_outcomes_count() -> None:
+    assert analyse(arm_of(2, 3), stages=None) == analyse(arm_of(2, 3))
+    assert analyse([outcome("a", 0, "ERROR")], stages=None).arms[0].funnel.stages == ()
+
+
 def test_outcomes_of_another_chain_are_refused() -> None:
     with pytest.raises(EvidenceError, match="expected the stages"):
         analyse(arm_of(1, 0), stages=("one", "two"))
