@@ -71,7 +71,7 @@ class Surface:
         self._rect = mujoco.MjrRect(0, 0, settings.width_px, settings.height_px)
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._mjr: Any = mujoco.MjrContext(model, _FONT_SCALE_PERCENT)
+        self._mjr: Any = _drawing_buffers(model, settings)
         mujoco.mjr_resizeOffscreen(settings.width_px, settings.height_px, self._mjr)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
 
@@ -114,6 +114,33 @@ class Surface:
             self._model, data, self._options, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
         )
         mujoco.mjr_render(self._rect, self._scene, self._mjr)
+
+
+def people_settings(*, height_px: int, width_px: int) -> RenderSettings:
+    """Return smooth edges and shadows for films that people watch; no policy ever sees them."""
+    return RenderSettings(
+        width_px=width_px, height_px=height_px, shadows=True, shadow_map_px=2048, multisamples=4, slices=32, stacks=16
+    )
+
+
+def _drawing_buffers(model: mujoco.MjModel, settings: RenderSettings) -> Any:
+    """Return MuJoCo's drawing context, made by these settings and not by those the model was compiled with."""
+    quality = model.vis.quality
+    wanted = {
+        "shadowsize": settings.shadow_map_px,
+        "offsamples": settings.multisamples,
+        "numslices": settings.slices,
+        "numstacks": settings.stacks,
+        "numquads": settings.quads,
+    }
+    compiled = {field: getattr(quality, field) for field in wanted}
+    try:
+        for field, value in wanted.items():
+            setattr(quality, field, value)
+        return mujoco.MjrContext(model, _FONT_SCALE_PERCENT)
+    finally:
+        for field, value in compiled.items():
+            setattr(quality, field, value)
 
 
 def _here() -> tuple[int, int]:

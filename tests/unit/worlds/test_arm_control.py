@@ -30,7 +30,7 @@ def test_a_command_moves_the_pose_by_the_world_frame_delta():
     assert result.position_error_m <= 1e-3
     assert result.rotation_error_rad <= 1e-2
     reached = CartesianController().reset(result.joint_rad)
-    assert np.allclose(reached.position_m, start.position_m + [0.03, -0.02, 0.01], atol=1e-3)
+    assert np.allclose(reached.position_m, start.position_m + np.array([0.03, -0.02, 0.01]), atol=1e-3)
     # A world-frame turn about z composes on the left, also for a hand that points down.
     half = 0.2
     turn = np.array([np.cos(half), 0, 0, np.sin(half)])

@@ -7,8 +7,9 @@ import pytest
 from trialplate.errors import HarnessFault, SensorInvalid, Unavailable
 from trialplate.worlds import drawing
 from trialplate.worlds.cameras import CameraRig, check_frames
-from trialplate.worlds.drawing import RenderSettings
+from trialplate.worlds.drawing import RenderSettings, people_settings
 from trialplate.worlds.panda import HOME_JOINT_RAD
+from trialplate.worlds.simulation import model_digest
 
 pytestmark = pytest.mark.gl
 
@@ -167,6 +168,15 @@ def test_a_closed_rig_draws_no_more(scene):
 def test_another_size_needs_no_other_model(scene, make_rig):
     rig = make_rig(scene, "primary", settings=RenderSettings(width_px=640, height_px=480))
     assert rig.capture(scene.world.data, step=0)["primary"].shape == (480, 640, 3)
+
+
+def test_people_see_smooth_edges_and_the_model_stays_as_it_was_compiled(scene, make_rig):
+    before = model_digest(scene.world.model)
+    size = {"height_px": 128, "width_px": 128}
+    plain = make_rig(scene, "primary", settings=RenderSettings(**size)).capture(scene.world.data, step=0)["primary"]
+    smooth = make_rig(scene, "primary", settings=people_settings(**size)).capture(scene.world.data, step=0)["primary"]
+    assert len(np.unique(smooth.reshape(-1, 3), axis=0)) > 1.2 * len(np.unique(plain.reshape(-1, 3), axis=0))
+    assert model_digest(scene.world.model) == before
 
 
 def test_drawing_from_another_thread_is_refused_not_hung(scene, make_rig):

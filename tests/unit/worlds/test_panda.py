@@ -93,7 +93,7 @@ def test_the_kinematic_model_agrees_with_the_full_robot(panda):
     lean_data.qpos[:] = joint_rad
     mujoco.mj_kinematics(lean, lean_data)
     full = _set(panda, joint_rad).site("ee")
-    assert np.allclose(lean_data.site("ee").xpos, full.xpos + [0.1, -0.2, 0.3], atol=1e-12)
+    assert np.allclose(lean_data.site("ee").xpos, full.xpos + np.array([0.1, -0.2, 0.3]), atol=1e-12)
     assert np.allclose(lean_data.site("ee").xmat, full.xmat, atol=1e-12)
 
 
@@ -128,7 +128,8 @@ def test_the_wrist_camera_turns_with_the_hand():
     data = mujoco.MjData(model)
     poses = []
     for turn_rad in (0.0, 0.6):
-        data.qpos[:7] = np.array(HOME_JOINT_RAD) + [0, 0, 0, 0, 0, 0, turn_rad]
+        data.qpos[:7] = HOME_JOINT_RAD
+        data.qpos[6] += turn_rad
         mujoco.mj_forward(model, data)
         hand = data.body(names.hand_body).xmat.reshape(3, 3)
         camera = data.camera(names.wrist_camera)

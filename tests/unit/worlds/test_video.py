@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from trialplate.errors import UsageError
-from trialplate.worlds.video import encode_image, encode_video, filmstrip
+from trialplate.worlds.video import encode_image, encode_mp4, filmstrip
 
 
 def _frames(count, *, height=64, width=96):
@@ -15,11 +15,13 @@ def _frames(count, *, height=64, width=96):
     return [np.roll(base, 4 * n, axis=1) for n in range(count)]
 
 
-def test_a_video_reads_back_with_its_frames_and_rate(tmp_path):
+def _picture(data):
+    return np.array(Image.open(io.BytesIO(data)))
+
+
+def test_a_video_reads_back_with_its_frames_and_rate():
     frames = _frames(20)
-    path = tmp_path / "episode.mp4"
-    assert encode_video(iter(frames), path, rate_hz=20) == 20
-    with av.open(str(path)) as container:
+    with av.open(io.BytesIO(encode_mp4(iter(frames), fps=20))) as container:
         stream = container.streams.video[0]
         assert stream.codec_context.name == "h264"
         assert stream.average_rate == 20
@@ -29,43 +31,48 @@ def test_a_video_reads_back_with_its_frames_and_rate(tmp_path):
         assert np.abs(frame.astype(int) - original).mean() < 6
 
 
-def test_the_same_frames_give_the_same_bytes(tmp_path):
-    for name in ("a.mp4", "b.mp4"):
-        encode_video(_frames(15), tmp_path / name, rate_hz=20)
-    assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
+def test_the_same_frames_give_the_same_bytes():
+    assert encode_mp4(_frames(15), fps=20) == encode_mp4(_frames(15), fps=20)
+    assert encode_mp4(_frames(15), fps=20) != encode_mp4(_frames(16), fps=20)
 
 
-def test_no_frames_odd_sides_and_changing_sizes_are_refused(tmp_path):
-    path = tmp_path / "x.mp4"
+def test_no_frames_odd_sides_and_changing_sizes_are_refused():
     with pytest.raises(UsageError, match="no frames"):
-        encode_video([], path, rate_hz=20)
+        encode_mp4([], fps=20)
     with pytest.raises(UsageError, match="even sides"):
-        encode_video(_frames(2, width=97), path, rate_hz=20)
-    with pytest.raises(UsageError, match="frame 1 has shape"):
-        encode_video([*_frames(1), *_frames(1, width=98)], path, rate_hz=20)
+        encode_mp4(_frames(2, width=97), fps=20)
+    with pytest.raises(UsageError, match="frame 1 of the video has shape"):
+        encode_mp4([*_frames(1), *_frames(1, width=98)], fps=20)
     with pytest.raises(UsageError, match="uint8"):
-        encode_video([np.zeros((4, 4, 3))], path, rate_hz=20)
+        encode_mp4([np.zeros((4, 4, 3))], fps=20)
 
 
-def test_a_filmstrip_starts_with_the_first_frame_and_ends_with_the_last():
-    frames = [np.full((32, 32, 3), n, dtype=np.uint8) for n in range(0, 200, 10)]
-    strip = np.array(Image.open(io.BytesIO(filmstrip(frames, columns=5, image_format="PNG"))))
-    assert strip.shape == (32, 5 * 32 + 4 * 4, 3)
-    assert strip[0, 0, 0] == 0
-    assert strip[0, -1, 0] == 190
-    assert (strip[:, 33:35] == 255).all()
+def test_a_filmstrip_shows_every_frame_in_order():
+    frames = [np.full((32, 40, 3), n, dtype=np.uint8) for n in (10, 20, 30)]
+    strip = _picture(filmstrip(frames, image_format="PNG"))
+    assert strip.shape == (32, 3 * 40 + 2 * 3, 3)
+    assert strip[16, [20, 63, 106], 0].tolist() == [10, 20, 30]
+    assert (strip[:, 40:43] == 255).all()
 
 
-def test_a_filmstrip_of_fewer_frames_than_columns_shows_each_once():
-    strip = np.array(Image.open(io.BytesIO(filmstrip(_frames(2), columns=6, image_format="PNG"))))
-    assert strip.shape[1] == 2 * 96 + 4
+def test_labels_stand_beneath_their_frames_and_leave_the_frames_alone():
+    frames = [np.full((100, 100, 3), 90, dtype=np.uint8)] * 2
+    strip = _picture(filmstrip(frames, labels=["", "3.5 s"], image_format="PNG"))
+    assert strip.shape[0] == 112
+    assert (strip[:100, :100] == 90).all()
+    assert (strip[100:, :100] == 255).all()
+    assert strip[100:, 103:].min() < 100
 
 
-def test_a_filmstrip_of_nothing_is_refused():
+def test_a_filmstrip_of_nothing_or_with_missing_labels_is_refused():
     with pytest.raises(UsageError, match="no frames"):
         filmstrip([])
+    with pytest.raises(UsageError, match="3 frames got 1 labels"):
+        filmstrip(_frames(3), labels=["a"])
+    with pytest.raises(UsageError, match="frame 1 of the filmstrip"):
+        filmstrip([*_frames(1), *_frames(1, width=98)])
 
 
 def test_a_picture_file_reads_back_exactly():
     frame = _frames(1)[0]
-    assert np.array_equal(np.array(Image.open(io.BytesIO(encode_image(frame)))), frame)
+    assert np.array_equal(_picture(encode_image(frame)), frame)
