@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trialplate.admission import admit, select_scenarios
-from trialplate.canonical import canonical_json
 from trialplate.claims.gate import Claim, judge_claims
 from trialplate.errors import EvidenceError, LockError, ProtocolError, UsageError
 from trialplate.lock import Lock, lock_bytes, lock_document, read_lock
@@ -18,12 +16,18 @@ from trialplate.registry import load_suite
 from trialplate.run.bench import seat_arm
 from trialplate.run.campaign import ExecutorName, Progress, RunReport, run_campaign
 from trialplate.run.schedule import make_schedule
-from trialplate.scoring.score import score_rows
-from trialplate.scoring.summary import Analysis, analyse_outcomes
+from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.spec.stages import StageChain
-from trialplate.store.campaign import CampaignView, read_campaign, write_derived
-from trialplate.store.fsio import Disk
+from trialplate.store.campaign import read_campaign, write_derived
+from trialplate.store.fsio import Disk, write_new
+from trialplate.verification import (
+    Verdict,
+    analyse_document,
+    claim_blockers,
+    results_bytes,
+    score_view,
+    verify_campaign,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
         seat_arm(arm, suite, base=protocol.base).policy.close()
     disk = Disk()
     disk.make_folder(path.parent)
-    disk.write_new(path, lock_bytes(document), mode=0o444)
+    write_new(disk, path, lock_bytes(document), mode=0o444)
     return read_lock(path)
 
 
@@ -100,7 +104,7 @@ def run(
 def score(campaign: Campaign | str | Path) -> tuple[Outcome, ...]:
     """Score a campaign from its evidence alone and write ``results.jsonl``: no simulator, no policy."""
     view = read_campaign(_folder(campaign))
-    outcomes = _score(view)
+    outcomes = score_view(view)
     write_derived(view.folder, "results.jsonl", results_bytes(outcomes))
     return outcomes
 
@@ -108,62 +112,38 @@ def score(campaign: Campaign | str | Path) -> tuple[Outcome, ...]:
 def analyse(outcomes: Sequence[Outcome], lock: Lock | str | Path) -> Analysis:
     """Do the registered analysis of a lock, and nothing else."""
     locked = lock if isinstance(lock, Lock) else read_lock(Path(lock))
-    return _analyse(outcomes, locked.document)
+    return analyse_document(outcomes, locked.document)
 
 
 def judge(analysis: Analysis, lock: Lock | str | Path, *, blockers: Sequence[str] | None = None) -> tuple[Claim, ...]:
     """Apply the registered claim rules. A claim is supported, not supported, or ineligible with its reasons."""
     locked = lock if isinstance(lock, Lock) else read_lock(Path(lock))
     found = claim_blockers(analysis, locked.document) if blockers is None else list(blockers)
-    return judge_claims(analysis, rules=locked.protocol["claims"], blockers=found)
+    rules = Protocol.model_validate_json(json.dumps(locked.protocol)).claims
+    return judge_claims(analysis, rules, found)
 
 
-def report(campaign: Campaign | str | Path, claims: Sequence[Claim], *, to: str | Path, workers: int = 1) -> Path:
+def report(
+    campaign: Campaign | str | Path,
+    claims: Sequence[Claim],
+    *,
+    to: str | Path,
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
     """Write the report of a campaign: one HTML file that needs no network."""
-    from trialplate.report_data import gather  # draws pictures: heavy, loaded when asked for
+    from trialplate.picture_book import write_report  # draws pictures and charts: heavy, loaded when asked for
 
-    return gather(_folder(campaign), claims, to=Path(to), workers=workers)
-
-
-def claim_blockers(analysis: Analysis, lock_document: Mapping[str, Any]) -> list[str]:
-    """Return what stands against any claim on this evidence, whatever its numbers say."""
-    blockers = []
-    if lock_document["protocol"]["run_class"] != "confirmatory":
-        blockers.append("not_confirmatory")
-    if any(arm.initiated < arm.planned for arm in analysis.arms):
-        blockers.append("incomplete_coverage")
-    blockers.append("not_qualified")
-    return blockers
+    return write_report(read_campaign(_folder(campaign)), claims, to=Path(to), workers=workers, progress=progress)
 
 
-def results_bytes(outcomes: Sequence[Outcome]) -> bytes:
-    """Return the stored form of outcomes: one canonical line each, in schedule order."""
-    return b"".join(canonical_json(outcome.document()) + b"\n" for outcome in outcomes)
+def verify(campaign: Campaign | str | Path) -> Verdict:
+    """Check a campaign against its digests and recompute everything derived. Writes nothing."""
+    return verify_campaign(_folder(campaign))
 
 
 def _folder(campaign: Campaign | str | Path) -> Path:
     return campaign.folder if isinstance(campaign, Campaign) else Path(campaign)
-
-
-def _score(view: CampaignView) -> tuple[Outcome, ...]:
-    suite = view.lock_document["suite"]
-    chain = StageChain.model_validate_json(json.dumps(suite["chain"]))
-    return score_rows(view.rows, load_trace=view.load_trace, chain=chain, fault_table=suite["fault_table"])
-
-
-def _analyse(outcomes: Sequence[Outcome], lock_document: Mapping[str, Any]) -> Analysis:
-    plan = lock_document["protocol"]["analysis"]
-    planned: dict[str, int] = {arm["name"]: 0 for arm in lock_document["arms"]}
-    for trial in lock_document["schedule"]:
-        planned[trial["arm"]] += 1
-    return analyse_outcomes(
-        outcomes,
-        planned=planned,
-        confidence=plan["confidence"],
-        denominator=plan["denominator"],
-        slices=tuple(plan["slices"]),
-        comparisons=tuple((a, b) for a, b in plan["comparisons"]),
-    )
 
 
 __all__ = [
@@ -172,11 +152,14 @@ __all__ = [
     "LoadedProtocol",
     "Lock",
     "ProtocolError",
+    "Verdict",
     "analyse",
     "judge",
     "load_protocol",
     "lock",
+    "lock_bytes",
     "report",
     "run",
     "score",
+    "verify",
 ]

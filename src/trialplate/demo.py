@@ -24,14 +24,13 @@ def run(
         workers=workers,
         progress=lambda p: progress(p.done, p.total, f"{p.last.arm} {p.last.scenario}" if p.last else ""),
     )
-    api.score(folder)
     claims = exam.judge_campaign(folder)
     verdict = api.verify(folder)
     report = api.report(folder, claims, to=out, workers=workers)
     return {
         "campaign": str(folder),
         "report": str(report),
-        "analysis": api.analyse_campaign(folder).document(),
+        "analysis": api.analyse(api.score(folder), lock).document(),
         "claims": [claim.document() for claim in claims],
         "verify_exit_code": verdict.exit_code,
     }

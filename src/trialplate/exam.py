@@ -20,9 +20,11 @@ from trialplate.interfaces import Suite
 from trialplate.lock import Lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
+from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import CampaignView, read_campaign, write_derived
-from trialplate.store.fsio import Disk
+from trialplate.store.fsio import Disk, write_new
+from trialplate.verification import analyse_document, claim_blockers, claims_bytes, score_view, verify_campaign
 
 SCHEMA = "trialplate.qualification/1"
 ORACLE_RUNS = ("oracle-1", "oracle-2", "oracle-3")
@@ -95,7 +97,7 @@ def qualify(
         )
         api.score(folder / name)
     result = examine(folder, suite_name)
-    Disk().write_new(folder / "qualification.json", canonical_json(result.document()), mode=0o444)
+    write_new(Disk(), folder / "qualification.json", canonical_json(result.document()), mode=0o444)
     return result
 
 
@@ -106,7 +108,7 @@ def examine(folder: Path, suite_name: str) -> Qualification:
     total = len(suite.scenarios())
     checks = [_counted(suite, name, runs[name][1], total) for name in runs]
     oracle = [semantic_outcomes(runs[name][1]) for name in ORACLE_RUNS]
-    run_ids = [runs[name][0].records[0].data["run_id"] for name in ORACLE_RUNS]
+    run_ids = [runs[name][0].records[0]["data"]["run_id"] for name in ORACLE_RUNS]
     bound = [bound_digests(view.lock_document) for view, _ in runs.values()]
     checks += [
         Check("oracle outcomes identical", oracle.count(oracle[0]) == 3, "3 of 3", f"{oracle.count(oracle[0])} of 3"),
@@ -116,8 +118,8 @@ def examine(folder: Path, suite_name: str) -> Qualification:
     facts = {
         name: {
             "lock_sha256": view.lock_sha256,
-            "run_id": view.records[0].data["run_id"],
-            "journal_head": view.records[-1].sha256,
+            "run_id": view.records[0]["data"]["run_id"],
+            "journal_head": view.records[-1]["sha256"],
         }
         for name, (view, _) in runs.items()
     }
@@ -160,17 +162,30 @@ def qualification_blockers(lock_document: Mapping[str, Any], folder: Path | None
     return [] if result.passed and same and exam_lock["suite"]["sources"]["sha256"] == locked else ["not_qualified"]
 
 
-def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -> tuple[Claim, ...]:
-    """Judge the registered claims of a campaign with everything that stands against them. Writes claims.json."""
+def analyse_campaign(campaign: str | Path) -> Analysis:
+    """Score a campaign, do its registered analysis, and write results.jsonl and analysis.json."""
     folder = Path(campaign)
+    outcomes = api.score(folder)
+    analysis = analyse_document(outcomes, read_campaign(folder).lock_document)
+    write_derived(folder, "analysis.json", canonical_json(analysis.document()))
+    return analysis
+
+
+def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -> tuple[Claim, ...]:
+    """Judge the registered claims of a campaign with everything that stands against them.
+
+    Scores and analyses first, and writes results.jsonl, analysis.json and claims.json.
+    """
+    folder = Path(campaign)
+    analysis = analyse_campaign(folder)
     view = read_campaign(folder)
-    analysis = api.analyse_campaign(folder)
-    blockers = [b for b in api.claim_blockers(analysis, view.lock_document) if b != "not_qualified"]
-    blockers += qualification_blockers(view.lock_document, qualification)
-    blockers += api.integrity_blockers(folder)
+    blockers = set(claim_blockers(analysis, view.lock_document)) - {"not_qualified"}
+    blockers |= set(qualification_blockers(view.lock_document, qualification))
+    if verify_campaign(folder, ignore=("claims.json",)).exit_code != 0:
+        blockers.add("integrity")
     lock = Lock(view.lock_document, view.lock_sha256, folder / "lock.json")
-    claims = api.judge(analysis, lock, blockers=blockers)
-    write_derived(folder, "claims.json", api.claims_bytes(claims, blockers))
+    claims = api.judge(analysis, lock, blockers=sorted(blockers))
+    write_derived(folder, "claims.json", claims_bytes(claims, sorted(blockers)))
     return claims
 
 
@@ -201,11 +216,11 @@ def _control_protocol(suite: Suite, control: str) -> Protocol:
 
 
 def _examined(folder: Path) -> tuple[CampaignView, tuple[Outcome, ...]]:
-    verdict = api.verify(folder)
+    verdict = verify_campaign(folder)
     if verdict.exit_code != 0 or verdict.view is None:
         first = verdict.findings[0]
         raise EvidenceError(f"control campaign {folder}: {first.code} in {first.path}", code="qualification_failed")
-    return verdict.view, api.score_view(verdict.view)
+    return verdict.view, score_view(verdict.view)
 
 
 def _counted(suite: Suite, name: str, outcomes: Sequence[Outcome], total: int) -> Check:
@@ -219,4 +234,4 @@ def _counted(suite: Suite, name: str, outcomes: Sequence[Outcome], total: int) -
     return Check(f"{name} control", holds, f"{expected}/{total}", found)
 
 
-__all__ = ["Check", "Qualification", "examine", "judge_campaign", "qualify"]
+__all__ = ["Check", "Qualification", "analyse_campaign", "examine", "judge_campaign", "qualify"]

@@ -169,10 +169,9 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
     json
         Print one JSON document.
     """
-    from trialplate import api
+    from trialplate import exam
 
-    analysis = api.analyse_campaign(campaign)
-    document = analysis.document()
+    document = exam.analyse_campaign(campaign).document()
     emit(document, as_json=json, text=lambda: table("Success", RATE_HEADER, rate_rows(document)))
     return YES if all(arm["state"] == "COMPLETE" for arm in document["arms"]) else NO
 
@@ -184,18 +183,17 @@ def rate_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return one line per arm: count, rate, interval, denominators and state."""
     rows = []
     for arm in document["arms"]:
-        shown = arm["wilson"]
-        rate = "none" if shown["estimate"] is None else f"{shown['estimate']:.3f}"
-        interval = "none" if shown["low"] is None else f"[{shown['low']:.3f}, {shown['high']:.3f}]"
+        counts, rate = arm["counts"], arm["rate"]
+        known = rate["rate"] is not None
         rows.append(
             (
                 arm["arm"],
-                f"{arm['passed']}/{arm['n']}",
-                rate,
-                interval,
-                str(arm["initiated"]),
-                str(arm["errored"]),
-                str(arm["excluded"]),
+                f"{rate['k']}/{rate['n']}",
+                f"{rate['rate']:.3f}" if known else f"none ({rate['reason']})",
+                f"[{rate['wilson_low']:.3f}, {rate['wilson_high']:.3f}]" if known else "none",
+                str(counts["initiated"]),
+                str(counts["errored"]),
+                str(counts["excluded"]),
                 arm["state"],
             )
         )

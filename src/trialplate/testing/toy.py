@@ -29,7 +29,7 @@ from trialplate.spec.stages import Condition, StageChain, StageSpec
 
 STEP_M = 0.1
 REACH_M = 0.06
-WALL_M = 3.0
+WALL_M = 3.05
 MAX_STEPS = 60
 
 

@@ -1,0 +1,5 @@
+"""``python -m trialplate.cli`` is the ``trialplate`` command."""
+
+from trialplate.cli import main
+
+main()

@@ -1,0 +1,299 @@
+"""Recompute everything that is derived from a campaign's evidence, and compare.
+
+Reads recordings only: no simulator, no policy. Scenes are compared with the suite's manifest again here, by code
+that does not know how the world was built.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trialplate import fingerprint
+from trialplate.canonical import canonical_json, document_sha256
+from trialplate.claims.gate import Claim, judge_claims
+from trialplate.errors import EvidenceError, TrialplateError, UsageError
+from trialplate.record import Outcome, Status
+from trialplate.registry import load_attribute, load_suite
+from trialplate.scoring.analysis import Analysis
+from trialplate.scoring.score import score_rows
+from trialplate.scoring.summary import analyse_outcomes
+from trialplate.spec.protocol import Protocol
+from trialplate.spec.stages import StageChain
+from trialplate.store.campaign import CampaignView
+from trialplate.store.findings import Finding, exit_code, finding, ordered
+from trialplate.store.verify import check
+
+DERIVED_CODES = {
+    "results.jsonl": "grades_not_reproduced",
+    "analysis.json": "analysis_not_reproduced",
+    "claims.json": "claims_not_reproduced",
+}
+LIMITS = (
+    "Not proved: that sensors tell the truth, that the harness or its operator is honest, that nothing was tried"
+    " before the first durable record or elsewhere, that these scenarios stand for any others."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found. 0 verified; 1 changed or not reproduced; 2 malformed; 3 intact but blocked."""
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+    view: CampaignView | None
+    attempts: int
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the summary: never a bare OK."""
+        worst = {0: "verified", 1: "FAILED", 2: "MALFORMED", 3: "intact, but blocked"}[self.exit_code]
+        return (
+            f"INTEGRITY {worst}: {self.attempts} attempts, {len(self.findings)} findings",
+            "ASSURANCE self-attested: compare the lock digest with one that was kept elsewhere",
+            f"LIMITS {LIMITS}",
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain form."""
+        return {
+            "exit_code": self.exit_code,
+            "attempts": self.attempts,
+            "lock_sha256": self.view.lock_sha256 if self.view else None,
+            "findings": [
+                {
+                    "code": item.code,
+                    "path": item.path,
+                    "pointer": item.pointer,
+                    "expected": item.expected,
+                    "found": item.found,
+                }
+                for item in self.findings
+            ],
+            "summary": list(self.lines()),
+        }
+
+
+def verify_campaign(folder: Path, *, ignore: Collection[str] = ()) -> Verdict:
+    """Check digests, then recompute scenes, grades, analysis and claims. ``ignore``: derived files not looked at."""
+    if not folder.is_dir():
+        raise UsageError(f"no campaign at {folder}")
+    integrity = check(folder)
+    findings = list(integrity.findings)
+    view = integrity.view
+    if view is not None:
+        try:
+            findings += _recomputed(view, ignore=ignore)
+        except EvidenceError as error:
+            findings.append(
+                finding("grades_not_reproduced", "results.jsonl", expected="scorable evidence", found=error.message)
+            )
+    listed = ordered(findings)
+    return Verdict(listed, exit_code(listed), view, len(view.rows) if view else 0)
+
+
+def score_view(view: CampaignView) -> tuple[Outcome, ...]:
+    """Score every attempt of a campaign with the chain and fault table of its lock.
+
+    An arm whose code or weights changed during the run has no scorable attempt: all of them are ERROR.
+    """
+    suite = view.lock_document["suite"]
+    outcomes = score_rows(
+        ((row, view.load_trace(row) if row.trace is not None else None) for row in view.rows),
+        chain=StageChain.model_validate_json(json.dumps(suite["chain"])),
+        fault_table=suite["fault_table"],
+        interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
+    )
+    changed = changed_inputs(view)
+    return tuple(_voided(outcome) if outcome.arm in changed else outcome for outcome in outcomes)
+
+
+def changed_inputs(view: CampaignView) -> frozenset[str]:
+    """Return the arms whose code or weights were found changed after the last episode of any run."""
+    return frozenset(
+        name
+        for record in view.records
+        if record["type"] == "inputs.checked"
+        for name in record["data"].get("changed", ())
+    )
+
+
+def _voided(outcome: Outcome) -> Outcome:
+    return replace(
+        outcome,
+        status=Status.ERROR,
+        reason="inputs_changed",
+        stages=(),
+        success_once=None,
+        success_final=None,
+        first_failed_stage=None,
+    )
+
+
+def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, Any]) -> Analysis:
+    """Carry out the analysis plan of a lock."""
+    plan = lock_document["protocol"]["analysis"]
+    planned: dict[str, int] = {arm["name"]: 0 for arm in lock_document["arms"]}
+    for trial in lock_document["schedule"]:
+        planned[trial["arm"]] += 1
+    return analyse_outcomes(
+        outcomes,
+        planned=planned,
+        stages=[stage["name"] for stage in lock_document["suite"]["chain"]["stages"]],
+        confidence=plan["confidence"],
+        denominator=plan["denominator"],
+        slices=tuple(plan["slices"]),
+        comparisons=tuple((a, b) for a, b in plan["comparisons"]),
+    )
+
+
+def claim_blockers(analysis: Analysis, lock_document: Mapping[str, Any]) -> list[str]:
+    """Return what stands against any claim on this evidence, whatever its numbers say.
+
+    ``not_qualified`` is among them: only raw control campaigns can take it away (``trialplate.exam``).
+    """
+    blockers = ["not_qualified"]
+    if lock_document["protocol"]["run_class"] != "confirmatory":
+        blockers.append("not_confirmatory")
+    if any(arm.counts.initiated < (arm.counts.planned or 0) for arm in analysis.arms):
+        blockers.append("incomplete_coverage")
+    return sorted(blockers)
+
+
+def results_bytes(outcomes: Sequence[Outcome]) -> bytes:
+    """Return the stored form of outcomes: one canonical line each, in schedule order."""
+    return b"".join(canonical_json(outcome.document()) + b"\n" for outcome in outcomes)
+
+
+def claims_bytes(claims: Sequence[Claim], blockers: Sequence[str]) -> bytes:
+    """Return the stored form of claims, with what was held against them."""
+    return canonical_json(
+        {
+            "schema": "trialplate.claims/1",
+            "blockers": list(blockers),
+            "claims": [claim.document() for claim in claims],
+        }
+    )
+
+
+def _recomputed(view: CampaignView, *, ignore: Collection[str]) -> list[Finding]:
+    found = [*_inputs(view), *_suite(view), *_scenes(view)]
+    outcomes = score_view(view)
+    analysis = analyse_document(outcomes, view.lock_document)
+    derived = {"results.jsonl": results_bytes(outcomes), "analysis.json": canonical_json(analysis.document())}
+    stored = view.folder / "claims.json"
+    if stored.is_file():
+        derived["claims.json"] = _claims(view, analysis, stored.read_bytes())
+    for name, expected in derived.items():
+        path = view.folder / name
+        if name in ignore or not path.is_file():
+            continue
+        data = path.read_bytes()
+        if data != expected:
+            found.append(
+                finding(
+                    DERIVED_CODES[name],
+                    name,
+                    pointer=_first_difference(expected, data),
+                    expected="what the evidence gives",
+                    found="something else",
+                )
+            )
+    return found
+
+
+def _claims(view: CampaignView, analysis: Analysis, stored: bytes) -> bytes:
+    """Recompute claims.json; whether a harness qualified is read from the file, as only its controls can tell."""
+    blockers = set(claim_blockers(analysis, view.lock_document)) - {"not_qualified"}
+    try:
+        document = json.loads(stored)
+        claimed = set(document["blockers"])
+    except (ValueError, KeyError, TypeError):
+        return b""
+    blockers |= claimed & {"not_qualified", "integrity"}
+    rules = Protocol.model_validate_json(json.dumps(view.lock_document["protocol"])).claims
+    return claims_bytes(judge_claims(analysis, rules, sorted(blockers)), sorted(blockers))
+
+
+def _first_difference(expected: bytes, found: bytes) -> str:
+    pairs = zip(expected, found, strict=False)
+    place = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(found)))
+    return f"byte {place}, line {expected[:place].count(10) + 1}"
+
+
+def _inputs(view: CampaignView) -> list[Finding]:
+    return [
+        finding(
+            "inputs_changed_during_run",
+            "journal.jsonl",
+            pointer=f"arm {name}",
+            expected="the locked code and weights",
+            found="others after the last episode",
+        )
+        for name in sorted(changed_inputs(view))
+    ]
+
+
+def _suite(view: CampaignView) -> list[Finding]:
+    """Compare the installed scorer and manifest with those of the lock."""
+    locked = view.lock_document
+    try:
+        suite = load_suite(locked["suite"]["name"])
+    except TrialplateError as error:
+        return [
+            finding("grader_differs_from_lock", "lock.json", expected=locked["suite"]["name"], found=error.message)
+        ]
+    found = []
+    manifest = document_sha256(suite.manifest_document())
+    if manifest != locked["suite"]["manifest_sha256"]:
+        found.append(
+            finding(
+                "grader_differs_from_lock",
+                "lock.json",
+                pointer="/suite/manifest_sha256",
+                expected=locked["suite"]["manifest_sha256"],
+                found=manifest,
+            )
+        )
+    harness = fingerprint.harness()["sha256"]
+    if harness != locked["harness"]["sha256"]:
+        found.append(
+            finding(
+                "grader_differs_from_lock",
+                "lock.json",
+                pointer="/harness/sha256",
+                expected=locked["harness"]["sha256"],
+                found=harness,
+            )
+        )
+    return found
+
+
+def _scenes(view: CampaignView) -> list[Finding]:
+    """Rebuild every applied scene from the manifest and compare it with the readback of its episode."""
+    try:
+        suite = load_suite(view.lock_document["suite"]["name"])
+    except TrialplateError:
+        return []  # _suite has said so
+    compare = load_attribute(suite.verify_scene)
+    scenarios = {scenario.id: scenario.document() for scenario in suite.scenarios()}
+    found = []
+    for row in view.rows:
+        if row.applied_scene is None:
+            continue
+        path = f"episodes/{row.trial_id}-{row.attempt}/row.json"
+        if document_sha256(row.applied_scene) != row.applied_scene_sha256:
+            found.append(
+                finding(
+                    "scene_mismatch",
+                    path,
+                    pointer="/applied_scene_sha256",
+                    expected=document_sha256(row.applied_scene),
+                    found=row.applied_scene_sha256,
+                )
+            )
+        for pointer, expected, got in compare(scenarios[row.scenario], row.applied_scene):
+            found.append(finding("scene_mismatch", path, pointer=pointer, expected=expected, found=got))
+    return found
