@@ -38,7 +38,7 @@ bench: setup-dev
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 docs: setup-dev
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Compile the hashed requirement files again, after requirements/*.in changed. Keeps pins that still fit.
 pins: setup-dev
