@@ -60,6 +60,11 @@ make_venv() {
     "$python" -m venv --clear .venv
 }
 
+usable_venv() {  # the scripts in .venv/bin name their folder: after a move or a copy of the repository they are wrong
+    [ -x "$venv_python" ] && new_enough "$venv_python" && "$venv_python" -c 'import pip' 2>/dev/null &&
+        head -n 2 .venv/bin/pip | grep -qF "$(pwd -P)/.venv/bin/"
+}
+
 identity() {  # what the installed state depends on; the folder, because an editable install points into it
     { cat "requirements/$set_name.txt" pyproject.toml; pwd; "$venv_python" -V; } | sha256sum | cut -d' ' -f1
 }
@@ -86,7 +91,7 @@ if command -v flock >/dev/null; then
     exec 9<"$0"
     flock 9
 fi
-[ -x "$venv_python" ] && new_enough "$venv_python" && "$venv_python" -c 'import pip' 2>/dev/null || make_venv
+usable_venv || make_venv
 
 stamp=.venv/.installed-$set_name
 if [ "$(cat "$stamp" 2>/dev/null)" = "$(identity)" ]; then
