@@ -142,6 +142,15 @@ def verify(campaign: Campaign | str | Path) -> Verdict:
     return verify_campaign(_folder(campaign))
 
 
+def render(
+    campaign: Campaign | str | Path, trial: str, *, into: str | Path, fps: int = 20, size_px: int = 320
+) -> list[Path]:
+    """Draw one recorded attempt again into TRIAL.mp4 and TRIAL.jpg; its states must equal the recorded ones."""
+    from trialplate.picture_book import draw_attempt
+
+    return draw_attempt(read_campaign(_folder(campaign)), trial, into=Path(into), fps=fps, size_px=size_px)
+
+
 def _folder(campaign: Campaign | str | Path) -> Path:
     return campaign.folder if isinstance(campaign, Campaign) else Path(campaign)
 
@@ -158,6 +167,7 @@ __all__ = [
     "load_protocol",
     "lock",
     "lock_bytes",
+    "render",
     "report",
     "run",
     "score",

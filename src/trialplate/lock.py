@@ -126,11 +126,11 @@ def arm_inputs(lock: Lock) -> dict[str, str]:
     return found
 
 
-def locked_inputs(lock: Lock) -> dict[str, str]:
+def locked_inputs(document: Mapping[str, Any]) -> dict[str, str]:
     """Return what ``arm_inputs`` must be according to the lock."""
     return {
         arm["name"]: document_sha256({"source": arm["source"]["source_sha256"], "weights": arm["weights"]})
-        for arm in lock.document["arms"]
+        for arm in document["arms"]
     }
 
 

@@ -16,6 +16,7 @@ from trialplate import fingerprint
 from trialplate.canonical import canonical_json, document_sha256
 from trialplate.claims.gate import Claim, judge_claims
 from trialplate.errors import EvidenceError, TrialplateError, UsageError
+from trialplate.lock import locked_inputs
 from trialplate.record import Outcome, Status
 from trialplate.registry import load_attribute, load_suite
 from trialplate.scoring.analysis import Analysis
@@ -101,7 +102,8 @@ def score_view(view: CampaignView) -> tuple[Outcome, ...]:
     """
     suite = view.lock_document["suite"]
     outcomes = score_rows(
-        ((row, view.load_trace(row) if row.trace is not None else None) for row in view.rows),
+        view.rows,
+        load_trace=view.load_trace,
         chain=StageChain.model_validate_json(json.dumps(suite["chain"])),
         fault_table=suite["fault_table"],
         interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
@@ -111,12 +113,14 @@ def score_view(view: CampaignView) -> tuple[Outcome, ...]:
 
 
 def changed_inputs(view: CampaignView) -> frozenset[str]:
-    """Return the arms whose code or weights were found changed after the last episode of any run."""
+    """Return the arms whose code or weights were, at any check of the run, not those of the lock."""
+    locked = locked_inputs(view.lock_document)
     return frozenset(
         name
         for record in view.records
         if record["type"] == "inputs.checked"
-        for name in record["data"].get("changed", ())
+        for name, digest in record["data"]["digests"].items()
+        if locked.get(name) != digest
     )
 
 
@@ -179,7 +183,7 @@ def claims_bytes(claims: Sequence[Claim], blockers: Sequence[str]) -> bytes:
 
 
 def _recomputed(view: CampaignView, *, ignore: Collection[str]) -> list[Finding]:
-    found = [*_inputs(view), *_suite(view), *_scenes(view)]
+    found = [*_suite(view), *_scenes(view)]
     outcomes = score_view(view)
     analysis = analyse_document(outcomes, view.lock_document)
     derived = {"results.jsonl": results_bytes(outcomes), "analysis.json": canonical_json(analysis.document())}
@@ -221,19 +225,6 @@ def _first_difference(expected: bytes, found: bytes) -> str:
     pairs = zip(expected, found, strict=False)
     place = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(found)))
     return f"byte {place}, line {expected[:place].count(10) + 1}"
-
-
-def _inputs(view: CampaignView) -> list[Finding]:
-    return [
-        finding(
-            "inputs_changed_during_run",
-            "journal.jsonl",
-            pointer=f"arm {name}",
-            expected="the locked code and weights",
-            found="others after the last episode",
-        )
-        for name in sorted(changed_inputs(view))
-    ]
 
 
 def _suite(view: CampaignView) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -179,7 +180,7 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
 RATE_HEADER = ("arm", "k/N", "rate", "95% interval", "initiated", "errored", "excluded", "state")
 
 
-def rate_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+def rate_rows(document: dict[str, Any]) -> Sequence[tuple[str, ...]]:
     """Return one line per arm: count, rate, interval, denominators and state."""
     rows = []
     for arm in document["arms"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as distribution_version
 from time import monotonic
@@ -60,7 +60,7 @@ def emit(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], None]
         text()
 
 
-def table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table for people."""
     from rich.console import Console
     from rich.table import Table

@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from trialplate.canonical import array_digest, env_seed, policy_seed, sha256_hex
+from trialplate.errors import HarnessFault
 from trialplate.interfaces import Environment, Scenario, Suite
 from trialplate.policies.in_process import load_policy
 from trialplate.policies.matching import refuse_mismatch
@@ -18,6 +19,7 @@ from trialplate.registry import load_attribute, load_suite
 from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
 from trialplate.run.schedule import Trial
 from trialplate.spec.protocol import Budgets
+from trialplate.store.layout import trace_path
 from trialplate.store.traces import trace_bytes
 
 
@@ -163,11 +165,44 @@ def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path) -> Seat:
     return Seat(policy, spec, privileged=arm["privileged"], registration_sha256=arm["registration_sha256"])
 
 
+def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: HarnessFault | None) -> Row:
+    """Return the row of an attempt that left no recording: interrupted, or lost with its worker (``fault``)."""
+    suite = load_suite(plan.lock["suite"]["name"])
+    scenario = next(item for item in suite.scenarios() if item.id == trial.scenario)
+    arm = next(item for item in plan.lock["arms"] if item["name"] == trial.arm)
+    return Row(
+        trial_id=trial.trial_id,
+        ordinal=trial.ordinal,
+        attempt=attempt,
+        arm=trial.arm,
+        scenario=scenario.id,
+        family=scenario.family,
+        domain=scenario.domain,
+        variant=scenario.variant,
+        repeat=trial.repeat,
+        env_seed=env_seed(plan.lock_sha256, suite.name, scenario=scenario.id, repeat=trial.repeat),
+        termination="fault" if fault is not None else "interrupted",
+        fault_code=fault.code if fault is not None else None,
+        fault_message=fault.message if fault is not None else None,
+        control_steps=0,
+        calls=0,
+        rows_proposed=0,
+        rows_executed=0,
+        rows_dropped=0,
+        initial_state_sha256=None,
+        applied_scene_sha256=None,
+        scenario_sha256=scenario.sha256(),
+        registration_sha256=arm["registration_sha256"],
+        actions_sha256=None,
+        trace=None,
+    )
+
+
 def _trace_ref(trial: Trial, attempt: int, trace: Trace | None, data: bytes | None) -> TraceRef | None:
     if trace is None or data is None:
         return None
     return TraceRef(
-        path=f"episodes/{trial.trial_id}-{attempt}/trace.parquet",
+        path=trace_path(trial.trial_id, attempt),
         file_sha256=sha256_hex(data),
         content_sha256=trace.content_sha256(),
         size_bytes=len(data),

@@ -15,15 +15,16 @@ from types import FrameType
 from typing import Any, Literal
 
 from trialplate import fingerprint
-from trialplate.errors import HarnessFault, LockError, UsageError
+from trialplate.errors import LockError, UsageError
 from trialplate.lock import Lock, arm_inputs, identity, locked_inputs, refuse_if_changed
 from trialplate.record import Row
 from trialplate.registry import load_suite
-from trialplate.run.bench import BenchPlan, seat_arm
+from trialplate.run.bench import BenchPlan, seat_arm, unfinished_row
 from trialplate.run.executors import Finished, Task, run_processes, run_serial
 from trialplate.run.schedule import Trial
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import CampaignWriter
+from trialplate.store.layout import FIRST_ATTEMPT, Planned
 
 ExecutorName = Literal["serial", "processes"]
 
@@ -70,10 +71,15 @@ def run_campaign(
         raise UsageError(f"the serial executor has one worker, got {workers}; use the processes executor")
     plan = BenchPlan(lock.document, lock.sha256)
     _refuse_unfit(lock)
-    with _open(lock, folder, resume=resume) as writer, _interruptible():
+    with _open(lock, folder, resume=resume) as writer:
         writer.open_run(_run_facts(lock, workers=workers, executor=executor))
-        writer.inputs_checked({"when": "loaded", "arms": arm_inputs(lock)})
-        stopped_by = _run_tasks(writer, lock, plan, workers=workers, executor=executor, progress=progress)
+        _end_interrupted(writer, plan)
+        writer.inputs_checked(arm_inputs(lock))
+        with _interruptible() as interrupt:
+            stopped_by = _run_tasks(
+                writer, lock, plan, workers=workers, executor=executor, interrupt=interrupt, progress=progress
+            )
+        _end_interrupted(writer, plan)
         return _close(writer, lock, folder, stopped_by=stopped_by)
 
 
@@ -107,99 +113,114 @@ def _run_facts(lock: Lock, *, workers: int, executor: str) -> dict[str, Any]:
         "harness_sha256": fingerprint.harness()["sha256"],
         "workers": workers,
         "executor": executor,
-        "durability": "fsync",
         "planned": len(lock.document["schedule"]),
     }
 
 
 def _run_tasks(
-    writer: CampaignWriter, lock: Lock, plan: BenchPlan, *, workers: int, executor: str,
+    writer: CampaignWriter, lock: Lock, plan: BenchPlan, *, workers: int, executor: str, interrupt: Interrupt,
     progress: Callable[[Progress], None],
 ) -> str | None:  # fmt: skip
     """Run every open task; return what stopped the run early, or None."""
-    open_tasks = _open_tasks(writer, lock)
+    tasks = _open_tasks(writer)
     planned = len(lock.document["schedule"])
-    done = planned - len(open_tasks)
-    in_flight: dict[Task, None] = {}
+    done = planned - len(tasks)
 
     def started(task: Task) -> None:
-        writer.start_attempt(task[0].trial_id, ordinal=task[0].ordinal, arm=task[0].arm, attempt=task[1])
-        in_flight[task] = None
+        with interrupt.held():
+            writer.start_attempt(task[0].trial_id, ordinal=task[0].ordinal, arm=task[0].arm, attempt=task[1])
 
     timeout_s = lock.protocol["budgets"]["episode_timeout_s"]
     progress(Progress(done, planned, None))
     try:
-        for finished in _execute(plan, iter(open_tasks), started, workers, executor, timeout_s):
-            row = _keep(writer, finished, plan)
-            del in_flight[finished.task]
+        for finished in _execute(plan, iter(tasks), started, workers, executor, timeout_s):
+            row = finished.row or unfinished_row(plan, *finished.task, fault=finished.lost)
+            with interrupt.held():
+                writer.end_attempt(row, trace=finished.trace)
             done += 1
             progress(Progress(done, planned, row))
     except KeyboardInterrupt:
-        for trial, attempt in in_flight:
-            writer.interrupt_attempt(trial.trial_id, attempt=attempt)
         return "interrupted"
     return None
 
 
 def _execute(
-    plan: BenchPlan, tasks: Iterator[Task], started: Callable[[Task], None], workers: int, executor: str, timeout_s: float
+    plan: BenchPlan,
+    tasks: Iterator[Task],
+    started: Callable[[Task], None],
+    workers: int,
+    executor: str,
+    timeout_s: float,
 ) -> Iterator[Finished]:
     if executor == "serial":
         return run_serial(plan, tasks, started=started)
     return run_processes(plan, tasks, started=started, workers=workers, episode_timeout_s=timeout_s)
 
 
-def _open_tasks(writer: CampaignWriter, lock: Lock) -> list[Task]:
-    """Return what is still to run: trials never started, and interrupted ones where a replacement is registered."""
-    schedule = lock.protocol["schedule"]
-    tasks: list[Task] = []
-    for document in lock.document["schedule"]:
-        trial = Trial.from_document(document)
-        terminations = writer.terminations(trial.trial_id)
-        if not terminations:
-            tasks.append((trial, 0))
-        elif (
-            schedule["interrupted"] == "replace"
-            and terminations[-1] == "interrupted"
-            and len(terminations) <= schedule["max_replacements"]
-        ):
-            tasks.append((trial, len(terminations)))
-    return tasks
+def _open_tasks(writer: CampaignWriter) -> list[Task]:
+    """Return what is still to run: interrupted trials whose replacement is registered, then trials never started."""
+    replaced = [(_trial(planned), attempt) for planned, attempt in writer.replaceable]
+    return replaced + [(_trial(planned), FIRST_ATTEMPT) for planned in writer.unstarted]
 
 
-def _keep(writer: CampaignWriter, finished: Finished, plan: BenchPlan) -> Row | None:
-    if finished.row is not None:
-        writer.end_attempt(finished.row, trace=finished.trace)
-        return finished.row
-    trial, attempt = finished.task
-    fault = finished.lost or HarnessFault("the worker gave no answer", code="worker_lost")
-    return writer.lose_attempt(trial.trial_id, attempt=attempt, code=fault.code, message=fault.message)
+def _trial(planned: Planned) -> Trial:
+    return Trial(planned.trial_id, planned.ordinal, planned.arm, planned.scenario, planned.repeat)
+
+
+def _end_interrupted(writer: CampaignWriter, plan: BenchPlan) -> None:
+    """Give every attempt that was started and never ended its visible end."""
+    for attempt in writer.open_attempts:
+        writer.interrupt_attempt(unfinished_row(plan, _trial(attempt.trial), attempt.attempt, fault=None))
 
 
 def _close(writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str | None) -> RunReport:
-    locked, now = locked_inputs(lock), arm_inputs(lock)
+    locked, now = locked_inputs(lock.document), arm_inputs(lock)
     changed = tuple(sorted(name for name in locked if locked[name] != now[name]))
-    writer.inputs_checked({"when": "after_last_episode", "arms": now, "changed": list(changed)})
-    planned = len(lock.document["schedule"])
-    missing = len(_open_tasks(writer, lock))
-    complete = stopped_by is None and missing == 0 and not changed
+    writer.inputs_checked(now)
+    complete = stopped_by is None and not _open_tasks(writer) and not changed
+    initiated = len(writer.ended_attempts)
     writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)
-    return RunReport(folder, complete, writer.initiated, planned, changed, stopped_by)
+    return RunReport(folder, complete, initiated, len(lock.document["schedule"]), changed, stopped_by)
+
+
+class Interrupt:
+    """Ctrl-C and SIGTERM: at once while an episode runs, after the write while something is being written."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._holding = False
+
+    def ask(self, _signal: int, _frame: FrameType | None) -> None:
+        """Handle the signal."""
+        self._asked = True
+        if not self._holding:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a write finish before an interrupt is raised."""
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+        if self._asked:
+            raise KeyboardInterrupt
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does: what is in flight becomes a visible interrupted attempt."""
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
+def _interruptible() -> Iterator[Interrupt]:
+    """Install the handlers; what is in flight when one fires becomes a visible interrupted attempt."""
+    interrupt = Interrupt()
+    previous = {}
     try:
-        previous = signal.signal(signal.SIGTERM, stop)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, interrupt.ask)
     except ValueError:  # not the main thread: the caller's own handling stands
-        yield
+        yield interrupt
         return
     try:
-        yield
+        yield interrupt
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -109,7 +109,7 @@ def _control(
         sensed = environment.sense(seat.spec.cameras, proprio=seat.spec.proprio)
         observation = _observation(attempt, seat, sensed, info=info, scenario_sha256=scenario_sha256)
         decision, latency_us = _decide(seat, observation, environment, limits=limits)
-        entry = {"index": observation.call_index, "step": recorder.steps, "latency_us": latency_us, **_seen(sensed)}
+        entry = {"index": observation.call_index, "step": recorder.steps, "latency_us": latency_us, **seen(sensed)}
         if isinstance(decision, Stop):
             recorder.call({**entry, "kind": "stop", "proposed": 0, "executed": 0, "dropped": 0, "rows_sha256": None})
             attempt.events += (Event(recorder.steps, "policy_stop", str(decision.reason or "")[:512]),)
@@ -190,7 +190,7 @@ def charged(call: Callable[[], Any], *, doing: str) -> Any:
         ) from error
 
 
-def _seen(sensed: Sensed) -> dict[str, str | None]:
+def seen(sensed: Sensed) -> dict[str, str | None]:
     """Digest what was sent, so that a stranger can tell two looks apart without the pictures."""
     if not sensed.images:
         return {"frames_sha256": None}
