@@ -149,7 +149,7 @@ def _tango_upper(b: int, c: int, n: int, critical: float) -> float:
         linear = (2 * n - b + c) * d - b - c
         constant = -c * d * (1.0 - d)
         root = math.sqrt(max(0.0, linear * linear - 8.0 * n * constant))
-        q = -2.0 * constant / (root + linear) if linear > 0.0 else (root - linear) / (4.0 * n)
+        q = (root - linear) / (4.0 * n)
         variance = n * (2.0 * q + d * (1.0 - d))
         return (b - c) - n * d < -critical * math.sqrt(max(0.0, variance))
 
