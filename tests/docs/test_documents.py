@@ -16,6 +16,8 @@ from trialplate.errors import HARNESS_FAULTS, POLICY_FAULTS
 from trialplate.registry import load_suite
 from trialplate.spec import protocol
 from trialplate.spec.protocol import cross_faults, read_toml, structure_faults
+from trialplate.store import layout
+from trialplate.store.findings import STAGE_NAMES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -151,6 +153,18 @@ def test_the_suite_page_counts_scenarios_as_the_manifest_does() -> None:
     for scenario in load_suite("pick-place").scenarios():
         counted[scenario.variant] = counted.get(scenario.variant, 0) + 1
     assert shown == counted
+
+
+def test_the_evidence_page_names_every_file_of_a_campaign() -> None:
+    page = _text(DOCS / "evidence.md")
+    files = {*layout.TOP_FILES, layout.ROW, layout.TRACE} - {"summary.json", "report.html"}
+    assert {name for name in files if f"`{name}`" not in page} == set()
+
+
+def test_the_evidence_page_lists_stages_in_the_order_of_the_check() -> None:
+    rows = re.findall(r"^\| ([a-z ]+) \| [^|]*\? ?[^|]*\|$", _text(DOCS / "evidence.md"), flags=re.MULTILINE)
+    assert len(rows) >= 7
+    assert rows == [name for name in STAGE_NAMES if name in rows]
 
 
 def test_the_suite_page_lists_the_stages_in_order() -> None:
