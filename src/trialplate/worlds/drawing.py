@@ -73,7 +73,6 @@ class Surface:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._mjr: Any = _drawing_buffers(model, settings)
         mujoco.mjr_resizeOffscreen(settings.width_px, settings.height_px, self._mjr)
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
 
     def draw(self, data: mujoco.MjData, *, camera_id: int) -> Frame:
         """Return the picture of one camera, (H, W, 3), top row first."""
@@ -109,6 +108,7 @@ class Surface:
         if self._mjr is None:
             raise HarnessFault("this drawing surface was closed; make a new one", code="observation_unhealthy")
         _make_current()
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)  # another surface may have drawn last
         self._camera.fixedcamid = camera_id
         mujoco.mjv_updateScene(
             self._model, data, self._options, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
