@@ -1,0 +1,1 @@
+"""Evidence on disk: the journal, traces, the campaign folder, and the check that nothing was changed or lost."""

@@ -1,0 +1,355 @@
+"""The one writer of a campaign folder: every attempt becomes evidence, durably, in an order that loses none.
+
+``attempt.start`` is durable before the world is reset. After the episode: trace and row are durable, then
+``attempt.end`` with their digests, then the head. Killed anywhere, ``CampaignWriter.resume`` goes on.
+Source: evidence specification, sections 5 to 7.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from trialplate.canonical import canonical_json, sha256_hex
+from trialplate.errors import StorageFailure, UsageError, nearest
+from trialplate.record import Row
+from trialplate.store.chain import JOURNAL, Record, Stamp, system_clock
+from trialplate.store.findings import EvidenceProblem, problem
+from trialplate.store.fsio import Disk, Storage, staging_path, write_new
+from trialplate.store.journal import Journal
+from trialplate.store.layout import (
+    COMPLETION,
+    DERIVED,
+    EPISODES,
+    LEFTOVER,
+    LOCK,
+    ROW,
+    ROWS,
+    TOP_FILES,
+    TRACE,
+    Plan,
+    Planned,
+    episode_folder,
+    read_plan,
+)
+from trialplate.store.ledger import Attempt, Ledger, completion_document, terminations
+from trialplate.store.lockfile import refuse_other_lock, write_lock
+from trialplate.store.rows import compare_end, compare_row, row_bytes
+
+Clock = Callable[[], Stamp]
+
+
+def write_derived(folder: Path, name: str, data: bytes, *, disk: Storage | None = None) -> None:
+    """Put a file that is computed from the evidence (``DERIVED``) in place, atomically."""
+    if name not in DERIVED:
+        raise UsageError(f"{name!r} is no derived file of a campaign{nearest(name, DERIVED)}")
+    (disk or Disk()).replace(folder / name, data)
+
+
+class CampaignWriter:
+    """Writes a campaign; holds the exclusive lock of its journal until it is closed.
+
+    A context manager; leaving it never writes a ``run.close``: say so with ``close_run``. Not for use from two
+    threads or after a fork. Turn signals into flags: an exception inside a write makes the writer unusable.
+    """
+
+    def __init__(self, folder: Path, *, plan: Plan, journal: Journal, ledger: Ledger, disk: Storage) -> None:
+        self.folder = folder
+        self.plan = plan
+        self._journal, self._ledger, self._disk = journal, ledger, disk
+
+    @classmethod
+    def create(
+        cls, folder: Path, *, lock_bytes: bytes, disk: Storage | None = None, clock: Clock = system_clock
+    ) -> CampaignWriter:
+        """Start a campaign: the folder is new, empty, or holds this lock and nothing else.
+
+        Raises what ``write_lock`` raises, UsageError ``campaign_exists`` when it was started before.
+        """
+        disk = disk or Disk()
+        digest = write_lock(folder, lock_bytes, disk=disk)
+        present = disk.entries(folder)
+        if JOURNAL in present and disk.read(folder / JOURNAL):
+            raise UsageError(
+                f"{folder} was started before: expected a lock and no journal. Resume it, or choose another folder.",
+                code="campaign_exists",
+            )
+        return cls.resume(folder, lock_sha256=digest, disk=disk, clock=clock)
+
+    @classmethod
+    def resume(
+        cls, folder: Path, *, lock_sha256: str, disk: Storage | None = None, clock: Clock = system_clock
+    ) -> CampaignWriter:
+        """Go on with a campaign: recover a torn journal, finish a close that was cut short.
+
+        The caller then gives every one of ``open_attempts`` to ``interrupt_attempt`` and runs ``unstarted``.
+        Raises LockError ``other_campaign``, UsageError (``campaign_busy``, ``folder_not_empty``,
+        ``no_campaign``), EvidenceError (``journal_broken``, ...): damage is never repaired.
+        """
+        disk = disk or Disk()
+        present = disk.entries(folder)
+        if LOCK not in present:
+            raise UsageError(f"{folder} holds no {LOCK}: not a campaign", code="no_campaign")
+        lock_bytes = disk.read(folder / LOCK)
+        refuse_other_lock(folder, lock_bytes, wanted=lock_sha256)
+        plan = read_plan(lock_bytes)
+        _refuse_foreign(folder, present)
+        start = Journal.open if JOURNAL in present else Journal.create
+        journal = start(folder / JOURNAL, lock_sha256=lock_sha256, disk=disk, clock=clock)
+        try:
+            ledger = _replayed(plan, journal.records)
+            writer = cls(folder, plan=plan, journal=journal, ledger=ledger, disk=disk)
+            writer._remove_staging(folder)
+            if journal.records and journal.records[-1]["type"] == "run.close":
+                writer._write_indexes()
+        except BaseException:
+            journal.close()
+            raise
+        return writer
+
+    def __enter__(self) -> CampaignWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def lock_sha256(self) -> str:
+        """Digest of the lock."""
+        return self.plan.sha256
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records of the journal so far."""
+        return tuple(self._journal.records)
+
+    @property
+    def open_attempts(self) -> tuple[Attempt, ...]:
+        """Attempts that were started and have not ended, in schedule order."""
+        return self._ledger.open_attempts()
+
+    @property
+    def ended_attempts(self) -> tuple[Attempt, ...]:
+        """Attempts that have ended, in schedule order."""
+        return self._ledger.ended()
+
+    @property
+    def unstarted(self) -> tuple[Planned, ...]:
+        """Planned trials that were never started, in schedule order."""
+        return self._ledger.unstarted()
+
+    @property
+    def replaceable(self) -> tuple[tuple[Planned, int], ...]:
+        """(trial, number of the next attempt) of interrupted trials that the lock allows to run once more."""
+        found = []
+        for trial_id, attempt in self._ledger.last_attempt.items():
+            last = self._ledger.attempts[(trial_id, attempt)]
+            interrupted = last.end is not None and last.end["termination"] == "interrupted"
+            if interrupted and attempt < self.plan.replacements:
+                found.append((last.trial, attempt + 1))
+        return tuple(sorted(found, key=lambda pair: pair[0].ordinal))
+
+    def open_run(self, data: Mapping[str, Any]) -> Record:
+        """Say that a process starts to run: ``run.open`` the first time, ``run.resume`` later.
+
+        ``data``: boot id, host, versions, worker count, ...; ``durability`` is added, and ``run_id`` (of the
+        first opening) when it is not given.
+        """
+        kind = "run.open" if self._ledger.run_id is None else "run.resume"
+        run_id = self._ledger.run_id or secrets.token_hex(16)
+        return self._append(kind, {"run_id": run_id, **data, "durability": self._disk.durability})
+
+    def inputs_checked(self, digests: Mapping[str, Any]) -> Record:
+        """Record the digests of policy sources and checkpoints.
+
+        Recorded also when they changed, which is then a finding of every check.
+        """
+        return self._append("inputs.checked", {"digests": dict(digests)}, tolerated="inputs_changed_during_run")
+
+    def note(self, kind: str, data: Mapping[str, Any]) -> Record:
+        """Record an event of the run that belongs to no episode: ``clock_step``, ``result_refused``, ..."""
+        return self._append("event", {"kind": kind, **data})
+
+    def start_attempt(self, trial_id: str, *, ordinal: int, arm: str, attempt: int = 0) -> Record:
+        """Record durably that an attempt begins, before its world is reset.
+
+        First attempts start in schedule order. Raises UsageError (``row_unplanned``, ``row_order``,
+        ``row_duplicated``, ``attempt_repeated``) and writes nothing then.
+        """
+        return self._append(
+            "attempt.start", {"trial_id": trial_id, "ordinal": ordinal, "arm": arm, "attempt": attempt}
+        )
+
+    def end_attempt(self, row: Row, *, trace: bytes | None, artifacts: Mapping[str, bytes] | None = None) -> Record:
+        """Make the evidence of an attempt durable, then say that it ended.
+
+        ``row.trace`` must be the reference of ``trace`` (``trace_reference``), or None without one.
+        ``artifacts``: further file name -> content. Raises UsageError when the row is not of an open attempt or
+        contradicts its files; nothing is written then.
+        """
+        files = dict(artifacts or {})
+        if trace is not None:
+            files[TRACE] = trace
+        folder = episode_folder(row.trial_id, row.attempt)
+        listed = [_artifact(f"{folder}/{name}", data) for name, data in sorted(files.items())]
+        stored = row_bytes(row)
+        end = self._end(row, stored, listed)
+        self._refuse(row, end)
+        place = self.folder / folder
+        with self._failing_for_good():
+            self._disk.make_folder(place)
+            for name, data in sorted(files.items()):
+                write_new(self._disk, place / name, data)
+            write_new(self._disk, place / ROW, stored)
+            self._disk.fsync_dir(place)
+        return self._append("attempt.end", end)
+
+    def interrupt_attempt(self, row: Row) -> Record:
+        """End an attempt that a crash interrupted; ``row`` has the termination ``interrupted`` and no trace.
+
+        Whatever the attempt had written is kept beside it under names that end in ``.partial``, and listed.
+        Can be killed and repeated.
+        """
+        if row.termination != "interrupted" or row.trace is not None:
+            raise UsageError(f"trial {row.trial_id}: expected an interrupted row without a trace")
+        stored = row_bytes(row)
+        self._refuse(row, self._end(row, stored, []))
+        folder = episode_folder(row.trial_id, row.attempt)
+        place = self.folder / folder
+        with self._failing_for_good():
+            self._disk.make_folder(place)
+            self._remove_staging(place)
+            self._set_aside(place, stored)
+            self._disk.replace(place / ROW, stored)
+            kept = [name for name in self._disk.entries(place) if name != ROW]
+            listed = [_artifact(f"{folder}/{name}", self._disk.read(place / name)) for name in kept]
+        return self._append("attempt.end", self._end(row, stored, listed))
+
+    def close_run(self, *, complete: bool, reason: str | None = None) -> Record:
+        """Say that the run ended, then write ``rows.jsonl`` and ``completion.json``; the lock is given back.
+
+        Raises UsageError ``not_complete`` for ``complete`` while a planned trial has not ended.
+        """
+        missing = [trial.trial_id for trial in self.unstarted] + [item.trial.trial_id for item in self.open_attempts]
+        if complete and missing:
+            raise UsageError(
+                f"{len(missing)} of {len(self.plan.trials)} trials have not ended, the first is {missing[0]}: "
+                "a run without them is not complete",
+                code="not_complete",
+            )
+        counts = {"planned": len(self.plan.trials), "terminations": terminations(self.ended_attempts)}
+        record = self._append("run.close", {"complete": complete, "reason": reason, "counts": counts})
+        self._write_indexes()
+        self.close()
+        return record
+
+    def close(self) -> None:
+        """Give the lock back. Nothing is written."""
+        self._journal.close()
+
+    def _append(self, kind: str, data: Mapping[str, Any], *, tolerated: str = "") -> Record:
+        wrong = self._ledger.check(kind, data, place=f"line {len(self._journal.records)}")
+        if wrong is not None and wrong.code != tolerated:
+            raise UsageError(f"{kind} refused: expected {wrong.expected}, got {wrong.found}", code=wrong.code)
+        record = self._journal.append(kind, data)
+        self._ledger.take(record)
+        return record
+
+    def _end(self, row: Row, stored: bytes, artifacts: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "trial_id": row.trial_id,
+            "attempt": row.attempt,
+            "termination": row.termination,
+            "row_sha256": sha256_hex(stored),
+            "artifacts": artifacts,
+        }
+
+    def _refuse(self, row: Row, end: Mapping[str, Any]) -> None:
+        """Refuse an end that no open attempt waits for, or a row that is not of it, before anything is written."""
+        wrong = self._ledger.check("attempt.end", end, place="attempt.end")
+        planned = self.plan.planned(row.trial_id)
+        found = [wrong] if wrong is not None else []
+        if planned is not None and not found:
+            found = compare_row(row, planned, attempt=row.attempt, path=ROW) + compare_end(row, end, path=ROW)
+        for item in found:
+            raise UsageError(
+                f"the end of trial {row.trial_id}, attempt {row.attempt}, is refused at {item.pointer}: "
+                f"expected {item.expected}, got {item.found}",
+                code=item.code,
+            )
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        """After a failed write nothing more is recorded: the kernel may call the next fsync a success."""
+        try:
+            yield
+        except StorageFailure as failure:
+            self._journal.stop(failure.message)
+            raise
+
+    def _set_aside(self, place: Path, stored: bytes) -> None:
+        present = self._disk.entries(place)
+        for name in present:
+            if name.endswith(LEFTOVER) or (name == ROW and self._disk.read(place / ROW) == stored):
+                continue
+            target = name
+            while (target := f"{target}{LEFTOVER}") in present:
+                continue
+            self._disk.rename(place / name, place / target)
+
+    def _remove_staging(self, place: Path) -> None:
+        for name, kind in self._disk.entries(place).items():
+            if kind == "file" and _is_staging(name):
+                self._disk.remove(place / name)
+
+    def _write_indexes(self) -> None:
+        """Write what the journal and the rows determine; the journal stays the truth."""
+        close = self._ledger.close
+        if close is None:
+            return
+        lines = [self._row_line(attempt) for attempt in close.ended]
+        self._disk.replace(self.folder / ROWS, b"".join(lines))
+        document = completion_document(self.plan, close, self._journal.head)
+        self._disk.replace(self.folder / COMPLETION, canonical_json(document))
+
+    def _row_line(self, attempt: Attempt) -> bytes:
+        data = self._disk.read(self.folder / attempt.folder / ROW)
+        expected = attempt.end["row_sha256"] if attempt.end is not None else ""
+        if sha256_hex(data) != expected:
+            raise problem("hash_mismatch", f"{attempt.folder}/{ROW}", expected=expected, found=sha256_hex(data))
+        return data + b"\n"
+
+
+def _replayed(plan: Plan, records: Sequence[Record]) -> Ledger:
+    """Return the state after these records. What only blocks a claim is left to the check."""
+    ledger = Ledger(plan)
+    for record in records:
+        for wrong in ledger.take(record):
+            if wrong.exit_code != 3:
+                raise EvidenceProblem(wrong)
+    return ledger
+
+
+def _artifact(path: str, data: bytes) -> dict[str, Any]:
+    return {"path": path, "sha256": sha256_hex(data), "size": len(data)}
+
+
+def _is_staging(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def _refuse_foreign(folder: Path, present: Mapping[str, str]) -> None:
+    staging = {staging_path(Path(name)).name for name in TOP_FILES}
+    for name, kind in present.items():
+        expected = "folder" if name == EPISODES else "file"
+        if name not in TOP_FILES | staging | {EPISODES} or kind != expected:
+            raise UsageError(
+                f"{folder / name} does not belong to a campaign (a {kind}): move it elsewhere",
+                code="folder_not_empty",
+            )

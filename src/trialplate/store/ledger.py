@@ -1,0 +1,285 @@
+"""What the records say has happened so far, and what may come next: the same rules for the writer and the check."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trialplate.store.chain import JOURNAL, Head, Record
+from trialplate.store.findings import Finding, finding
+from trialplate.store.layout import FIRST_ATTEMPT, ROW, Plan, Planned, episode_folder, is_plain_name
+
+RECORD_TYPES = (
+    "run.open",
+    "run.resume",
+    "attempt.start",
+    "attempt.end",
+    "recovered",
+    "inputs.checked",
+    "event",
+    "run.close",
+)
+Key = tuple[str, int]
+_HEX = re.compile(r"[0-9a-f]{64}")
+_START = {"trial_id": str, "ordinal": int, "arm": str, "attempt": int}
+_END = {"trial_id": str, "attempt": int, "row_sha256": str, "termination": str, "artifacts": list}
+_ARTIFACT = {"path": str, "sha256": str, "size": int}
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One started attempt. ``end``: the data of its ``attempt.end``, None while there is none."""
+
+    trial: Planned
+    attempt: int
+    start: Record
+    end: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> Key:
+        """Trial id and number of the attempt."""
+        return self.trial.trial_id, self.attempt
+
+    @property
+    def folder(self) -> str:
+        """Its folder, relative to the campaign."""
+        return episode_folder(*self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The last ``run.close``: its place, what it says, and the attempts that had ended, in schedule order."""
+
+    seq: int
+    complete: bool
+    reason: str | None
+    ended: tuple[Attempt, ...]
+
+    def terminations(self) -> dict[str, int]:
+        """Return how many attempts ended in which way."""
+        return terminations(self.ended)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The state after a number of records. ``take`` never raises: what breaks a rule is returned and skipped."""
+
+    plan: Plan
+    attempts: dict[Key, Attempt] = field(default_factory=dict)
+    last_attempt: dict[str, int] = field(default_factory=dict)
+    next_ordinal: int = 0
+    run_id: str | None = None
+    running: bool = False
+    close: Close | None = None
+    mono_us: int | None = None
+    inputs: Mapping[str, Any] | None = None
+
+    def take(self, record: Record) -> list[Finding]:
+        """Check a record against everything before it and take it over. Returns what is wrong with it."""
+        data, kind = record["data"], record["type"]
+        place = f"line {record['seq']}"
+        found = self._check_clock(record, place)
+        wrong = self.check(kind, data, place=place)
+        if wrong is None:
+            self._apply(record, kind, data)
+            return found
+        if wrong.code in ("inputs_changed_during_run", "attempt_repeated", "row_order"):
+            self._apply(record, kind, data)  # intact, only not allowed: what follows still fits
+        return [*found, wrong]
+
+    def check(self, kind: str, data: Mapping[str, Any], *, place: str) -> Finding | None:
+        """Return what forbids such a record now, None when nothing does."""
+        if kind not in RECORD_TYPES:
+            return _wrong("schema_mismatch", place, f"one of {', '.join(RECORD_TYPES)}", kind)
+        if kind == "recovered":
+            return None
+        if kind in ("run.open", "run.resume"):
+            return self._check_opening(kind, data, place)
+        if not self.running:
+            return _wrong("journal_broken", place, "run.open or run.resume before it", kind)
+        if kind == "attempt.start":
+            return self._check_start(data, place)
+        if kind == "attempt.end":
+            return self._check_end(data, place)
+        if kind == "inputs.checked":
+            return self._check_inputs(data, place)
+        return _check_closing(data, place) if kind == "run.close" else None
+
+    def _check_opening(self, kind: str, data: Mapping[str, Any], place: str) -> Finding | None:
+        if not isinstance(data.get("run_id"), str):
+            return _wrong("schema_mismatch", f"{place} /data/run_id", "a text", data.get("run_id"))
+        if kind == "run.open" and self.run_id is not None:
+            return _wrong("mixed_runs", place, f"one run, {self.run_id}", f"another run.open, {data['run_id']}")
+        if kind == "run.resume" and self.run_id is None:
+            return _wrong("journal_broken", place, "run.open before it", kind)
+        return None
+
+    def _check_start(self, data: Mapping[str, Any], place: str) -> Finding | None:
+        if (shape := _misfit(data, _START)) is not None:
+            return _wrong("schema_mismatch", f"{place} /data", *shape)
+        trial, attempt = self.plan.planned(data["trial_id"]), data["attempt"]
+        if trial is None:
+            return _wrong("row_unplanned", place, f"a trial of the {len(self.plan.trials)} planned", data["trial_id"])
+        planned = (trial.ordinal, trial.arm)
+        if planned != (data["ordinal"], data["arm"]):
+            return _wrong("row_unplanned", place, f"ordinal, arm {planned}", (data["ordinal"], data["arm"]))
+        if (trial.trial_id, attempt) in self.attempts:
+            return _wrong("row_duplicated", place, "an attempt that was not started", f"{trial.trial_id}-{attempt}")
+        if attempt != FIRST_ATTEMPT:
+            return self._check_replacement(trial, attempt, place)
+        if trial.ordinal != self.next_ordinal:
+            return _wrong("row_order", place, f"trial {self.next_ordinal:06d} next", trial.trial_id)
+        return None
+
+    def _check_replacement(self, trial: Planned, attempt: int, place: str) -> Finding | None:
+        before = self.attempts.get((trial.trial_id, attempt - 1))
+        if before is None or before.end is None:
+            return _wrong("attempt_repeated", place, f"attempt {attempt - 1} ended before", f"attempt {attempt}")
+        if before.end["termination"] != "interrupted":
+            how = f"attempt {attempt} after {before.end['termination']!r}"
+            return _wrong("attempt_repeated", place, "one attempt: only an interrupted one may be replaced", how)
+        if attempt - FIRST_ATTEMPT > self.plan.replacements:
+            return _wrong("attempt_repeated", place, f"{self.plan.replacements} replacements", f"attempt {attempt}")
+        return None
+
+    def _check_end(self, data: Mapping[str, Any], place: str) -> Finding | None:
+        if (shape := _misfit(data, _END)) is not None:
+            return _wrong("schema_mismatch", f"{place} /data", *shape)
+        if _HEX.fullmatch(data["row_sha256"]) is None:
+            return _wrong("schema_mismatch", f"{place} /data/row_sha256", "64 hex digits", data["row_sha256"])
+        key = (data["trial_id"], data["attempt"])
+        started = self.attempts.get(key)
+        if started is None:
+            return _wrong("end_without_start", place, "attempt.start before it", f"{key[0]}-{key[1]}")
+        if started.end is not None:
+            return _wrong("row_duplicated", place, "one attempt.end per attempt", f"{key[0]}-{key[1]}")
+        paths = set()
+        for number, artifact in enumerate(data["artifacts"]):
+            if (wrong := _check_artifact(artifact, started.folder, f"{place} /data/artifacts/{number}")) is not None:
+                return wrong
+            paths.add(artifact["path"])
+        if len(paths) != len(data["artifacts"]):
+            return _wrong("schema_mismatch", f"{place} /data/artifacts", "every path once", "a path twice")
+        return None
+
+    def _check_inputs(self, data: Mapping[str, Any], place: str) -> Finding | None:
+        digests = data.get("digests")
+        if not isinstance(digests, dict):
+            return _wrong("schema_mismatch", f"{place} /data/digests", "an object", digests)
+        if self.inputs is not None and digests != self.inputs:
+            changed = sorted(name for name in {*digests, *self.inputs} if digests.get(name) != self.inputs.get(name))
+            return _wrong("inputs_changed_during_run", place, "the digests of the first check", f"changed: {changed}")
+        return None
+
+    def _check_clock(self, record: Record, place: str) -> list[Finding]:
+        """The monotonic clock may start anew only where the process did."""
+        anew = record["type"] in ("run.open", "run.resume", "recovered")
+        before, self.mono_us = self.mono_us, record["mono_us"]
+        if before is None or anew or record["mono_us"] >= before:
+            return []
+        return [_wrong("clock_reversed", f"{place} /mono_us", f"at least {before}", record["mono_us"])]
+
+    def _apply(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
+        if kind in ("run.open", "run.resume"):
+            self.run_id = self.run_id or data["run_id"]
+            self.running = True
+        elif kind == "attempt.start":
+            trial = self.plan.trials[data["ordinal"]]
+            started = Attempt(trial, data["attempt"], record)
+            self.attempts[started.key] = started
+            self.last_attempt[trial.trial_id] = max(data["attempt"], self.last_attempt.get(trial.trial_id, -1))
+            self.next_ordinal = max(self.next_ordinal, trial.ordinal + 1)
+        elif kind == "attempt.end":
+            self.attempts[(data["trial_id"], data["attempt"])].end = data
+        elif kind == "inputs.checked":
+            self.inputs = self.inputs if self.inputs is not None else data["digests"]
+        elif kind == "run.close":
+            self.running = False
+            self.close = Close(record["seq"], data["complete"], data["reason"], self.ended())
+
+    def ended(self) -> tuple[Attempt, ...]:
+        """Return the attempts that have ended, in schedule order."""
+        done = [attempt for attempt in self.attempts.values() if attempt.end is not None]
+        return tuple(sorted(done, key=lambda attempt: (attempt.trial.ordinal, attempt.attempt)))
+
+    def open_attempts(self) -> tuple[Attempt, ...]:
+        """Return the attempts that were started and have not ended, in schedule order."""
+        left = [attempt for attempt in self.attempts.values() if attempt.end is None]
+        return tuple(sorted(left, key=lambda attempt: (attempt.trial.ordinal, attempt.attempt)))
+
+    def unstarted(self) -> tuple[Planned, ...]:
+        """Return the planned trials that were never started, in schedule order."""
+        return tuple(trial for trial in self.plan.trials if trial.trial_id not in self.last_attempt)
+
+    def coverage(self) -> list[Finding]:
+        """Return what is missing from a whole campaign: trials, ends, a close that says complete."""
+        found = [
+            _wrong("coverage_incomplete", attempt.folder, "an end", "a start only; resume the run")
+            for attempt in self.open_attempts()
+        ]
+        missing = self.unstarted()
+        if missing:
+            count = len(self.plan.trials)
+            text = f"{count - len(missing)}, the first missing is {missing[0].trial_id}"
+            found.append(_wrong("coverage_incomplete", "trials", f"{count} planned trials attempted", text))
+        if self.close is None or self.running:
+            found.append(_wrong("coverage_incomplete", "run.close", "a closed run", "a run that never ended"))
+        elif not self.close.complete:
+            text = f"closed as incomplete: {self.close.reason or 'no reason given'}"
+            found.append(_wrong("coverage_incomplete", f"line {self.close.seq}", "a complete run", text))
+        return found
+
+
+def terminations(attempts: Iterable[Attempt]) -> dict[str, int]:
+    """Return how many ended attempts ended in which way, sorted by name."""
+    counts = Counter(attempt.end["termination"] for attempt in attempts if attempt.end is not None)
+    return dict(sorted(counts.items()))
+
+
+def completion_document(plan: Plan, close: Close, head: Head) -> dict[str, Any]:
+    """Return ``completion.json``: wholly determined by the lock and the journal up to the last ``run.close``."""
+    return {
+        "schema": "trialplate.completion/1",
+        "lock_sha256": plan.sha256,
+        "complete": close.complete,
+        "reason": close.reason,
+        "planned": len(plan.trials),
+        "attempts": len(close.ended),
+        "terminations": close.terminations(),
+        "journal": head.document(),
+    }
+
+
+def _check_closing(data: Mapping[str, Any], place: str) -> Finding | None:
+    reason = data.get("reason")
+    if type(data.get("complete")) is not bool or not (reason is None or isinstance(reason, str)):
+        return _wrong("schema_mismatch", f"{place} /data", "complete: bool, reason: text or null", data)
+    return None
+
+
+def _check_artifact(artifact: Any, folder: str, place: str) -> Finding | None:
+    if not isinstance(artifact, dict):
+        return _wrong("schema_mismatch", place, "an object", type(artifact).__name__)
+    if (shape := _misfit(artifact, _ARTIFACT)) is not None:
+        return _wrong("schema_mismatch", place, *shape)
+    head, _, name = artifact["path"].rpartition("/")
+    if head != folder or not is_plain_name(name) or name == ROW:
+        return _wrong("path_unsafe", f"{place}/path", f"a plain name in {folder}", artifact["path"])
+    if _HEX.fullmatch(artifact["sha256"]) is None or artifact["size"] < 0:
+        return _wrong("schema_mismatch", place, "64 hex digits and a size from 0", artifact)
+    return None
+
+
+def _misfit(data: Mapping[str, Any], shape: Mapping[str, type]) -> tuple[str, str] | None:
+    """Return (expected, found) when a member of ``shape`` is missing or of another type; a bool is no integer."""
+    for name, kind in shape.items():
+        if type(data.get(name)) is not kind:
+            return f"{name} as {kind.__name__}", f"{type(data.get(name)).__name__}" if name in data else "none"
+    return None
+
+
+def _wrong(code: str, pointer: str, expected: object, found: object) -> Finding:
+    return finding(code, JOURNAL, pointer=pointer, expected=expected, found=str(found)[:200])

@@ -1,0 +1,57 @@
+"""The lock file of a campaign folder: written once, before anything else is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trialplate.canonical import sha256_hex
+from trialplate.errors import EvidenceError, LockError, UsageError
+from trialplate.store.chain import HEAD, JOURNAL, PARTIAL
+from trialplate.store.fsio import Disk, Storage, write_new
+from trialplate.store.layout import EPISODES, LOCK, ROWS, read_plan
+
+
+def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) -> str:
+    """Create the campaign folder with its ``lock.json`` (mode 0444) and return the digest of the lock.
+
+    The same lock may be written again as long as it is the same. Raises LockError (``other_campaign``,
+    ``late_lock``, ``lock_incomplete``), UsageError ``folder_not_empty``, EvidenceError for a lock without a dense
+    schedule, StorageFailure.
+    """
+    disk = disk or Disk()
+    plan = read_plan(lock_bytes)
+    disk.make_folder(folder)
+    present = disk.entries(folder)
+    if LOCK in present:
+        refuse_other_lock(folder, disk.read(folder / LOCK), wanted=plan.sha256)
+        return plan.sha256
+    evidence = [name for name in (JOURNAL, HEAD, PARTIAL, EPISODES, ROWS) if name in present]
+    if evidence:
+        raise LockError(
+            f"{folder} holds {', '.join(evidence)} and no {LOCK}: a lock must be older than the first attempt. "
+            "Choose an empty folder.",
+            code="late_lock",
+        )
+    if present:
+        raise UsageError(
+            f"{folder} is not empty: found {', '.join(list(present)[:5])}. Choose an empty folder.",
+            code="folder_not_empty",
+        )
+    write_new(disk, folder / LOCK, lock_bytes, mode=0o444)
+    disk.fsync_dir(folder)
+    return plan.sha256
+
+
+def refuse_other_lock(folder: Path, lock_bytes: bytes, *, wanted: str) -> None:
+    """Raise LockError ``other_campaign`` naming both digests, or ``lock_incomplete``, unless it is the wanted one."""
+    found = sha256_hex(lock_bytes)
+    if found == wanted:
+        return
+    try:
+        read_plan(lock_bytes)
+    except EvidenceError as error:
+        raise LockError(f"{folder / LOCK} is no whole lock: {error}", code="lock_incomplete") from None
+    raise LockError(
+        f"{folder} belongs to another lock: expected {wanted}, found {found}. Choose another folder.",
+        code="other_campaign",
+    )
