@@ -93,6 +93,15 @@ def test_importing_the_package_loads_nothing_heavy(module: str) -> None:
     assert done.stdout.split() == []
 
 
+def test_a_verb_stays_a_function_after_the_room_of_the_same_name_was_imported() -> None:
+    script = (
+        "import trialplate as tp; import trialplate.lock, trialplate.run.loop, trialplate.report.page\n"
+        "print(*[name for name in ('lock', 'run', 'report') if type(getattr(tp, name)).__name__ != 'function'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == []
+
+
 def test_every_room_of_the_house_is_under_the_contract_that_keeps_verdicts_off_live_worlds() -> None:
     contracts = ConfigParser()
     contracts.read(ROOT / ".importlinter")
