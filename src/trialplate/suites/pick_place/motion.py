@@ -26,7 +26,7 @@ ARRIVED_RAD = 0.004
 
 
 def straight(
-    offset_m: Sequence[float],
+    offset_m: FloatArray,
     *,
     gripper: float,
     scale: ActionScale,
@@ -40,7 +40,7 @@ def straight(
     Speeds are metres per control step: the first step starts from ``speed_m``, grows by ``SPEED_GAIN_M`` and is at
     most ``top_speed_m``; the last ones slow down. Fewer rows come back when the way ends earlier, none at the end.
     """
-    left = np.array(offset_m, dtype=np.float64)
+    left = offset_m.copy()
     actions = []
     for _ in range(rows):
         distance_m = float(np.sqrt(left @ left))

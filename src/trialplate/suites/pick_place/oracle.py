@@ -36,9 +36,7 @@ class Oracle:
         scene = read_scene(scenario.parameters)
         self._goal_m = np.array(scene.goal.pos_m[:2])
         self._rest_m = scene.block.half_size_m[2]
-        self._sequence = PickSequence(
-            carry_m=carry_height_m(scene), scale=suite_settings().action, rows=CHUNK_ROWS
-        )
+        self._sequence = PickSequence(carry_m=carry_height_m(scene), scale=suite_settings().action, rows=CHUNK_ROWS)
 
     def act(self, observation: Observation, measurement: Measurement) -> Decision:
         """Return the next rows of the present phase, or stop when the block was placed and stayed."""

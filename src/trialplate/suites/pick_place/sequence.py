@@ -50,12 +50,17 @@ class Belief:
 
 
 class PickSequence:
-    """Approach, descend, close, lift, carry, lower, open, retreat, hold. ``carry_m``: height that is free of things."""
+    """Approach, descend, close, lift, carry, lower, open, retreat, hold.
 
-    def __init__(self, *, carry_m: float, scale: ActionScale, rows: int) -> None:
+    ``carry_m`` is a height of the tool centre that is free of things; at most ``rows`` actions come at a time, and
+    ``wait_rows`` while the gripper closes or opens.
+    """
+
+    def __init__(self, *, carry_m: float, scale: ActionScale, rows: int, wait_rows: int = 2) -> None:
         self._carry_m = carry_m
         self._scale = scale
         self._rows = rows
+        self._wait_rows = wait_rows
         self._phase = "approach"
         self._speed_m = 0.0
         self._spent = 0
@@ -149,8 +154,8 @@ class PickSequence:
             return still(0, gripper=CLOSE)
         if self._spent >= CLOSING_STEPS:
             return self._restart(belief)
-        self._spent += 2
-        return still(2, gripper=CLOSE)
+        self._spent += self._wait_rows
+        return still(self._wait_rows, gripper=CLOSE)
 
     def _lift(self, belief: Belief) -> FloatArray:
         if not belief.holds:
@@ -174,7 +179,7 @@ class PickSequence:
     def _open(self, belief: Belief) -> FloatArray:
         if belief.gap_m >= OPEN_GAP_M:
             return still(0, gripper=OPEN)
-        return still(2, gripper=OPEN)
+        return still(self._wait_rows, gripper=OPEN)
 
     def _retreat(self, belief: Belief) -> FloatArray:
         return self._go(belief, self._left_from_m + np.array([0.0, 0.0, RETREAT_M]), gripper=OPEN)

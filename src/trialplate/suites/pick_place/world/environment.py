@@ -40,18 +40,18 @@ from trialplate.worlds.simulation import InitialState, World, actuator_ids, join
 
 FloatArray = NDArray[np.float64]
 
-BODIES = ("panda",)
+BODIES = ("own",)
 OPEN_BEFORE_FIRST_COMMAND = -1.0
 
 
 class PickPlace:
     """One world of the suite; implements :class:`trialplate.interfaces.Environment`.
 
-    ``body`` is ``panda``; ``profile`` is ``standard`` or ``object-estimate``. Compiled worlds are kept and reused,
-    and every reuse proves that it equals a fresh world.
+    ``body`` is ``own``, the Panda of our own shapes; ``profile`` is ``standard`` or ``object-estimate``. Compiled
+    worlds are kept and reused, and every reuse proves that it equals a fresh world.
     """
 
-    def __init__(self, *, body: str = "panda", profile: str = "standard") -> None:
+    def __init__(self, *, body: str = "own", profile: str = "standard") -> None:
         self._settings = suite_settings()
         _known("body", body, known=BODIES)
         _known("profile", profile, known=tuple(profiles(self._settings)))
@@ -126,7 +126,11 @@ class PickPlace:
         self._push(number)
         if command == "open":
             self._attach(number, command)  # lets go before anything moves
-        self._world.step(self._ctrl, after_interface_step=lambda _: self._attach(number, command))
+            self._world.step(self._ctrl)
+        elif self._grasp.is_active(self._world.data):
+            self._world.step(self._ctrl)
+        else:
+            self._world.step(self._ctrl, after_interface_step=lambda _: self._attach(number, command))
         self._gripper_command = float(action[6])
         return None
 
