@@ -37,7 +37,12 @@ SUITE = Suite(
             f"{_PACKAGE}.oracle:Oracle", "oracle", "scripted, sees every measurement; must pass all", privileged=True
         ),
         "scripted": Control(
-            f"{_PACKAGE}.scripted:Scripted", "baseline", "colour segmentation and ray casting; sees only the cameras"
+            f"{_PACKAGE}.scripted:Scripted",
+            "baseline",
+            "finds colours in both cameras, sees nothing else",
+        ),
+        "scripted-primary": Control(
+            f"{_PACKAGE}.scripted:primary_only", "baseline", "the same arm without the wrist camera"
         ),
     },
     profiles=profiles(_SETTINGS),

@@ -7,6 +7,7 @@ it trusts the nominal camera pose to the end.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -29,12 +30,15 @@ CARRY_M = 0.23
 """Height of the tool centre on the way: over anything that may stand on the table."""
 TYPICAL_EDGE_M = 0.04
 EDGES_M = (0.015, 0.06)
+FACES_SEEN = 0.7
+"""Height, in edges, of the middle of what a camera above a cube sees of it: the top and a little of one side."""
 HAND_TO_TOOL_M = 0.1034
 PRIMARY = Eye(PRIMARY_EYE_M, looking(PRIMARY_EYE_M, PRIMARY_TARGET_M), PRIMARY_FOVY_DEG)
 WRIST_MOUNT = Eye((0.05, 0.0, 0.0), unit_quat((0.0, 0.707108, 0.707108, 0.0)), 75.0)
 HOLDING_GAP_M = (0.006, 0.07)
 STEADY_M = 0.0006
-LOOKS_WITHOUT_SIGHT = 3
+NEWS_M = 0.004
+"""A second look counts when it moves the block further than this; less is a pixel's worth of noise."""
 
 
 class Scripted:
@@ -64,7 +68,6 @@ class Scripted:
         self._goal_m: FloatArray | None = None
         self._edge_m = TYPICAL_EDGE_M
         self._gap_m = 0.0
-        self._blind = 0
 
     def act(self, observation: Observation) -> Decision:
         """Look where it helps, then return the next rows of the sequence."""
@@ -141,11 +144,15 @@ class Scripted:
         block = find(picture, "red")
         if block is None or block.cut:
             return False
-        self._edge_m = _edge_m(eye, block, picture.shape)
-        found = _seen_at(eye, block, picture.shape, height_m=0.7 * self._edge_m)
-        if found is not None:
-            self._block_m = np.array([found[0], found[1], self._edge_m / 2.0])
+        edge_m = _edge_m(eye, block, picture.shape)
+        found = _seen_at(eye, block, picture.shape, height_m=FACES_SEEN * edge_m)
+        if found is not None and self._is_news(found):
+            self._edge_m = edge_m
+            self._block_m = np.array([found[0], found[1], edge_m / 2.0])
         return found is not None and self._goal_m is not None
+
+    def _is_news(self, found_m: FloatArray) -> bool:
+        return self._block_m is None or math.dist(found_m[:2], self._block_m[:2]) > NEWS_M
 
 
 def _seen_at(eye: Eye, blob: Blob, shape: tuple[int, ...], *, height_m: float) -> FloatArray | None:
@@ -158,3 +165,8 @@ def _edge_m(eye: Eye, blob: Blob, shape: tuple[int, ...]) -> float:
     focal = focal_px(eye, shape[0])
     edge_m = blob.width_px * eye.pos_m[2] / (focal + blob.width_px)
     return min(max(edge_m, EDGES_M[0]), EDGES_M[1])
+
+
+def primary_only() -> Scripted:
+    """Return the baseline that sees through the primary camera alone."""
+    return Scripted(eyes="primary")
