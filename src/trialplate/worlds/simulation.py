@@ -172,21 +172,27 @@ class World:
         """Advance one control step under constant ``ctrl`` (nu,), in the actuators' own units.
 
         ``after_interface_step(n)`` is called after each of the interface steps, n = 0, 1, 2, with positions up to
-        date. Raises :class:`HarnessFault`: ``solver_failure`` for control values out of range (never clipped),
-        ``simulator_crash`` for a MuJoCo warning or a state that is not finite.
+        date; without it the world takes the same steps in one go. Raises :class:`HarnessFault`: ``solver_failure``
+        for control values out of range (never clipped), ``simulator_crash`` for a MuJoCo warning or a state that is
+        not finite.
         """
         self._check_ctrl(ctrl)
         model, data = self.model, self.data
         data.ctrl[:] = ctrl
-        for n in range(self.settings.interface_steps):
-            mujoco.mj_step(model, data, nstep=self.settings.substeps)
-            self._check_warnings()
-            mujoco.mj_kinematics(model, data)
-            if after_interface_step is not None:
+        if after_interface_step is None:
+            self._advance(self.settings.substeps * self.settings.interface_steps)
+        else:
+            for n in range(self.settings.interface_steps):
+                self._advance(self.settings.substeps)
                 after_interface_step(n)
         mujoco.mj_comPos(model, data)
         mujoco.mj_camlight(model, data)
         self.control_step += 1
+
+    def _advance(self, steps: int) -> None:
+        mujoco.mj_step(self.model, self.data, nstep=steps)
+        self._check_warnings()
+        mujoco.mj_kinematics(self.model, self.data)
 
     def push(self, body: str, *, force_n: Sequence[float]) -> None:
         """Apply a world-frame force (3,) at a body's centre of mass from now on; zeros end it, and so does reset."""

@@ -166,3 +166,15 @@ def test_the_digest_header_names_type_and_shape(scene):
     state = _state(scene.world) + 0.0
     body = f"f64|1|{state.size}\n".encode() + state.astype("<f8").tobytes()
     assert scene.world.state_digest() == hashlib.sha256(body).hexdigest()
+
+
+def test_a_step_is_bit_identical_whether_or_not_somebody_watches_its_interface_steps(make_scene):
+    watched, alone, seen = make_scene().world, make_scene().world, []
+    ctrl = watched.data.ctrl.copy()
+    for move_rad in (0.02, -0.05, 0.03):
+        ctrl[1] += move_rad
+        watched.step(ctrl, after_interface_step=seen.append)
+        alone.step(ctrl)
+        assert watched.state_digest() == alone.state_digest()
+        assert (watched.data.xpos == alone.data.xpos).all()
+    assert seen == [0, 1, 2] * 3
