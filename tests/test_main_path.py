@@ -39,7 +39,8 @@ def test_the_readme_runs_verbatim(tmp_path: Path) -> None:
 
 def test_the_public_surface_is_pinned() -> None:
     assert trialplate.__all__ == [
-        "ActionChunk", "Campaign", "EpisodeInfo", "EvidenceError", "HarnessFault", "LockError", "Observation", "Outcome",
+        "ActionChunk", "Campaign", "EpisodeInfo", "EvidenceError", "HarnessFault", "LockError", "Observation",
+        "Outcome",
         "PolicyFault", "PolicySpec", "ProtocolError", "Stop", "TrialplateError", "UsageError", "analyse", "judge",
         "load_protocol", "lock", "report", "run", "score", "verify",
     ]  # fmt: skip

@@ -18,8 +18,9 @@ from trialplate.run.campaign import ExecutorName, Progress, RunReport, run_campa
 from trialplate.run.schedule import make_schedule
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.store.campaign import read_campaign, write_derived
+from trialplate.store.campaign import write_derived
 from trialplate.store.fsio import Disk, write_new
+from trialplate.store.view import read_campaign
 from trialplate.verification import (
     Verdict,
     analyse_document,

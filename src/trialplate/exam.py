@@ -22,9 +22,17 @@ from trialplate.record import Outcome
 from trialplate.registry import load_suite
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.store.campaign import CampaignView, read_campaign, write_derived
+from trialplate.store.campaign import write_derived
 from trialplate.store.fsio import Disk, write_new
-from trialplate.verification import analyse_document, claim_blockers, claims_bytes, score_view, verify_campaign
+from trialplate.store.view import CampaignView, read_campaign
+from trialplate.verification import (
+    Verdict,
+    analyse_document,
+    claim_blockers,
+    claims_bytes,
+    score_view,
+    verify_campaign,
+)
 
 SCHEMA = "trialplate.qualification/1"
 ORACLE_RUNS = ("oracle-1", "oracle-2", "oracle-3")
@@ -189,6 +197,15 @@ def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -
     return claims
 
 
+def verify(campaign: str | Path, *, qualification: Path | None = None) -> Verdict:
+    """Check a campaign, and with ``qualification`` also the raw controls that its claims lean on."""
+    folder = Path(campaign)
+    if qualification is None:
+        return verify_campaign(folder)
+    document = read_campaign(folder).lock_document
+    return verify_campaign(folder, qualified=qualification_blockers(document, qualification) == [])
+
+
 def _exam_runs(suite: Suite) -> dict[str, str]:
     """Return run name -> control, in the order of the exam."""
     by_role = {control.role: name for name, control in suite.controls.items()}
@@ -234,4 +251,4 @@ def _counted(suite: Suite, name: str, outcomes: Sequence[Outcome], total: int) -
     return Check(f"{name} control", holds, f"{expected}/{total}", found)
 
 
-__all__ = ["Check", "Qualification", "analyse_campaign", "examine", "judge_campaign", "qualify"]
+__all__ = ["Check", "Qualification", "analyse_campaign", "examine", "judge_campaign", "qualify", "verify"]

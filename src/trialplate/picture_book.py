@@ -13,7 +13,7 @@ from trialplate.record import Outcome, Row
 from trialplate.registry import load_suite
 from trialplate.render import Shot, filmstrips, video
 from trialplate.report import Media, ReportData, SuiteFacts, build_report
-from trialplate.store.campaign import CampaignView
+from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
 
 STRIP_FRAMES = 6
@@ -75,6 +75,7 @@ def identity_facts(view: CampaignView) -> dict[str, Any]:
     return {
         "run": runs[0] if runs else None,
         "times resumed": max(0, len(runs) - 1),
+        "interrupted attempts": sum(row.termination == "interrupted" for row in view.rows),
         "journal records": len(view.records),
         "journal head": head["sha256"] if head else None,
     }
@@ -139,6 +140,4 @@ def _shot(view: CampaignView, row: Row, profile: str) -> Shot | Media:
         trace = view.load_trace(row)
     except EvidenceError as error:
         return Media(reason=error.message)
-    if trace is None:
-        return Media(reason="nothing was recorded")
     return Shot(row, trace, view.lock_document["suite"]["body"], profile)

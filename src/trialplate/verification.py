@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from trialplate import fingerprint
-from trialplate.canonical import canonical_json, document_sha256
+from trialplate.canonical import canonical_json, document_sha256, read_stored
 from trialplate.claims.gate import Claim, judge_claims
-from trialplate.errors import EvidenceError, TrialplateError, UsageError
+from trialplate.errors import CanonicalError, EvidenceError, TrialplateError, UsageError
 from trialplate.lock import locked_inputs
 from trialplate.record import Outcome, Status
 from trialplate.registry import load_attribute, load_suite
@@ -24,15 +24,16 @@ from trialplate.scoring.score import score_rows
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.protocol import Protocol
 from trialplate.spec.stages import StageChain
-from trialplate.store.campaign import CampaignView
 from trialplate.store.findings import Finding, exit_code, finding, ordered
 from trialplate.store.verify import check
+from trialplate.store.view import CampaignView
 
 DERIVED_CODES = {
     "results.jsonl": "grades_not_reproduced",
     "analysis.json": "analysis_not_reproduced",
     "claims.json": "claims_not_reproduced",
 }
+NOT_LOOKED_AT = "not looked at: give the raw controls with --qualification"
 LIMITS = (
     "Not proved: that sensors tell the truth, that the harness or its operator is honest, that nothing was tried"
     " before the first durable record or elsewhere, that these scenarios stand for any others."
@@ -47,12 +48,14 @@ class Verdict:
     exit_code: int
     view: CampaignView | None
     attempts: int
+    qualification: str
 
     def lines(self) -> tuple[str, ...]:
         """Return the summary: never a bare OK."""
         worst = {0: "verified", 1: "FAILED", 2: "MALFORMED", 3: "intact, but blocked"}[self.exit_code]
         return (
             f"INTEGRITY {worst}: {self.attempts} attempts, {len(self.findings)} findings",
+            "QUALIFICATION " + self.qualification,
             "ASSURANCE self-attested: compare the lock digest with one that was kept elsewhere",
             f"LIMITS {LIMITS}",
         )
@@ -77,8 +80,12 @@ class Verdict:
         }
 
 
-def verify_campaign(folder: Path, *, ignore: Collection[str] = ()) -> Verdict:
-    """Check digests, then recompute scenes, grades, analysis and claims. ``ignore``: derived files not looked at."""
+def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bool | None = None) -> Verdict:
+    """Check digests, then recompute scenes, grades, analysis and claims. ``ignore``: derived files not looked at.
+
+    ``qualified``: whether raw control campaigns qualify this harness; None when nobody looked. Claims that lean on
+    a qualification are then blocked (``qualification_missing``), never taken at their word.
+    """
     if not folder.is_dir():
         raise UsageError(f"no campaign at {folder}")
     integrity = check(folder)
@@ -86,13 +93,20 @@ def verify_campaign(folder: Path, *, ignore: Collection[str] = ()) -> Verdict:
     view = integrity.view
     if view is not None:
         try:
-            findings += _recomputed(view, ignore=ignore)
+            findings += _recomputed(view, ignore=ignore, qualified=qualified)
         except EvidenceError as error:
             findings.append(
                 finding("grades_not_reproduced", "results.jsonl", expected="scorable evidence", found=error.message)
             )
     listed = ordered(findings)
-    return Verdict(listed, exit_code(listed), view, len(view.rows) if view else 0)
+    said = {True: "holds: recomputed from the raw controls", False: "does not hold for this harness"}
+    return Verdict(
+        listed,
+        exit_code(listed),
+        view,
+        len(view.rows) if view else 0,
+        NOT_LOOKED_AT if qualified is None else said[qualified],
+    )
 
 
 def score_view(view: CampaignView) -> tuple[Outcome, ...]:
@@ -103,7 +117,7 @@ def score_view(view: CampaignView) -> tuple[Outcome, ...]:
     suite = view.lock_document["suite"]
     outcomes = score_rows(
         view.rows,
-        load_trace=view.load_trace,
+        load_trace=lambda row: view.load_trace(row) if row.trace is not None else None,
         chain=StageChain.model_validate_json(json.dumps(suite["chain"])),
         fault_table=suite["fault_table"],
         interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
@@ -182,14 +196,26 @@ def claims_bytes(claims: Sequence[Claim], blockers: Sequence[str]) -> bytes:
     )
 
 
-def _recomputed(view: CampaignView, *, ignore: Collection[str]) -> list[Finding]:
+def _recomputed(view: CampaignView, *, ignore: Collection[str], qualified: bool | None) -> list[Finding]:
     found = [*_suite(view), *_scenes(view)]
     outcomes = score_view(view)
     analysis = analyse_document(outcomes, view.lock_document)
     derived = {"results.jsonl": results_bytes(outcomes), "analysis.json": canonical_json(analysis.document())}
     stored = view.folder / "claims.json"
-    if stored.is_file():
-        derived["claims.json"] = _claims(view, analysis, stored.read_bytes())
+    if stored.is_file() and "claims.json" not in ignore:
+        claimed = _claimed_blockers(stored.read_bytes())
+        derived["claims.json"] = _claims(view, analysis, claimed)
+        if "not_qualified" not in claimed and qualified is not True:
+            code = "qualification_missing" if qualified is None else "qualification_failed"
+            found.append(
+                finding(
+                    code,
+                    "claims.json",
+                    pointer="/blockers",
+                    expected="raw controls that qualify this harness",
+                    found="none were shown" if qualified is None else "controls that do not",
+                )
+            )
     for name, expected in derived.items():
         path = view.folder / name
         if name in ignore or not path.is_file():
@@ -208,15 +234,17 @@ def _recomputed(view: CampaignView, *, ignore: Collection[str]) -> list[Finding]
     return found
 
 
-def _claims(view: CampaignView, analysis: Analysis, stored: bytes) -> bytes:
-    """Recompute claims.json; whether a harness qualified is read from the file, as only its controls can tell."""
-    blockers = set(claim_blockers(analysis, view.lock_document)) - {"not_qualified"}
+def _claimed_blockers(stored: bytes) -> frozenset[str]:
     try:
-        document = json.loads(stored)
-        claimed = set(document["blockers"])
-    except (ValueError, KeyError, TypeError):
-        return b""
-    blockers |= claimed & {"not_qualified", "integrity"}
+        return frozenset(read_stored(stored)["blockers"])
+    except (CanonicalError, KeyError, TypeError):
+        return frozenset({"not_qualified"})  # it is no claims document: the comparison of bytes says so
+
+
+def _claims(view: CampaignView, analysis: Analysis, claimed: Collection[str]) -> bytes:
+    """Recompute claims.json; only whether the harness qualified is taken from the file, and checked by the caller."""
+    blockers = set(claim_blockers(analysis, view.lock_document)) - {"not_qualified"}
+    blockers |= set(claimed) & {"not_qualified", "integrity"}
     rules = Protocol.model_validate_json(json.dumps(view.lock_document["protocol"])).claims
     return claims_bytes(judge_claims(analysis, rules, sorted(blockers)), sorted(blockers))
 

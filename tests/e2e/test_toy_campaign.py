@@ -17,7 +17,7 @@ import pytest
 
 from trialplate import api, exam
 from trialplate.errors import LockError, ProtocolError, UsageError
-from trialplate.store.campaign import read_campaign
+from trialplate.store.view import read_campaign
 
 
 def _cli(*arguments: str | Path, expect: int | None = 0) -> dict[str, Any]:
@@ -63,7 +63,9 @@ def test_a_campaign_that_was_killed_thrice_resumes_to_the_same_bytes(lock_file: 
         if kills == 3:
             break
         resume = ["--resume"] if (killed / "journal.jsonl").exists() else []
-        process = subprocess.Popen([*command, *resume], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            [*command, *resume], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         want = len(list((killed / "episodes").glob("*"))) + draw.randrange(1, 7) if killed.exists() else 3
         while process.poll() is None and len(list((killed / "episodes").glob("*"))) < want:
             time.sleep(0.002)
@@ -80,7 +82,9 @@ def test_a_campaign_that_was_killed_thrice_resumes_to_the_same_bytes(lock_file: 
     assert len(rows) == 36 + len(interrupted)
 
 
-def test_without_a_registered_replacement_an_interrupted_attempt_stays_the_error_of_its_trial(toy_protocol: Path, tmp_path: Path) -> None:
+def test_without_a_registered_replacement_an_interrupted_attempt_stays_the_error_of_its_trial(
+    toy_protocol: Path, tmp_path: Path
+) -> None:
     text = toy_protocol.read_text(encoding="utf-8").replace('interrupted = "replace"', 'interrupted = "error"')
     toy_protocol.write_text(text, encoding="utf-8")
     lock = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "lock.json")
@@ -108,7 +112,7 @@ def test_the_controls_of_the_toy_suite_qualify(tmp_path: Path) -> None:
     assert again.document() == result.document()
 
 
-def test_a_qualified_confirmatory_campaign_supports_its_claim(toy_protocol: Path, tmp_path: Path) -> None:
+def test_a_qualification_takes_its_blocker_off_a_confirmatory_campaign(toy_protocol: Path, tmp_path: Path) -> None:
     text = toy_protocol.read_text(encoding="utf-8").replace('"development"', '"confirmatory"')
     toy_protocol.write_text(text, encoding="utf-8")
     folder = tmp_path / "c"
@@ -116,10 +120,12 @@ def test_a_qualified_confirmatory_campaign_supports_its_claim(toy_protocol: Path
     exam.qualify("toy", into=tmp_path / "q")
     without = exam.judge_campaign(folder)
     assert without[0].verdict == "ineligible"
-    assert without[0].reasons == ("not_qualified",)
+    assert without[0].reasons == ("few_families", "not_qualified")  # six scenarios only
     with_exam = exam.judge_campaign(folder, qualification=tmp_path / "q")
-    assert with_exam[0].verdict == "ineligible" or "not_qualified" not in with_exam[0].reasons
-    assert with_exam[0].document()["numbers"]
+    assert with_exam[0].reasons == ("few_families",)
+    assert exam.verify(folder, qualification=tmp_path / "q").exit_code == 0
+    alone = api.verify(folder)
+    assert (alone.exit_code, alone.findings[0].code) == (3, "qualification_missing")
 
 
 def test_the_commands_print_json_and_their_exit_codes(toy_protocol: Path, tmp_path: Path) -> None:
@@ -218,9 +224,15 @@ def test_one_changed_byte_of_any_file_is_found_and_the_file_named(lock_file: Pat
     assert api.verify(folder).exit_code == 0
     draw = random.Random(11)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    assert {"lock.json", "journal.jsonl", "head.json", "rows.jsonl", "results.jsonl", "analysis.json", "claims.json"} <= {
-        path.name for path in files
-    }
+    assert {
+        "lock.json",
+        "journal.jsonl",
+        "head.json",
+        "rows.jsonl",
+        "results.jsonl",
+        "analysis.json",
+        "claims.json",
+    } <= {path.name for path in files}
     for path in [p for p in files if p.parent == folder] + draw.sample([p for p in files if p.parent != folder], 12):
         original = path.read_bytes()
         place = draw.randrange(len(original))

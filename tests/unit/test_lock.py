@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -24,7 +23,9 @@ def test_a_lock_is_canonical_read_only_and_named_by_its_digest(toy_protocol: Pat
 
 def test_a_lock_names_everything_that_can_change_a_number(toy_protocol: Path, tmp_path: Path) -> None:
     document = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "c").document
-    assert {"protocol", "harness", "suite", "distributions", "machine", "simulator", "arms", "schedule"} <= set(document)
+    assert {"protocol", "harness", "suite", "distributions", "machine", "simulator", "arms", "schedule"} <= set(
+        document
+    )
     assert {"mujoco", "mink", "numpy", "scipy", "pyarrow"} <= set(document["distributions"])
     assert all(len(arm["source"]["source_sha256"]) == 64 for arm in document["arms"])
     assert len({arm["registration_sha256"] for arm in document["arms"]}) == 3
@@ -64,7 +65,7 @@ def test_differences_name_each_leaf() -> None:
 
 def test_weights_that_are_a_link_are_refused(tmp_path: Path) -> None:
     (tmp_path / "real.npz").write_bytes(b"weights")
-    os.symlink(tmp_path / "real.npz", tmp_path / "link.npz")
+    (tmp_path / "link.npz").symlink_to(tmp_path / "real.npz")
     assert fingerprint.checkpoint(["real.npz"], base=tmp_path)[0]["size_bytes"] == 7
     with pytest.raises(LockError, match="regular file"):
         fingerprint.checkpoint(["link.npz"], base=tmp_path)
@@ -72,7 +73,7 @@ def test_weights_that_are_a_link_are_refused(tmp_path: Path) -> None:
 
 def test_a_tree_with_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("a = 1\n", encoding="utf-8")
-    os.symlink(tmp_path / "a.py", tmp_path / "b.py")
+    (tmp_path / "b.py").symlink_to(tmp_path / "a.py")
     with pytest.raises(LockError, match="not a regular file"):
         fingerprint.tree(tmp_path)
 

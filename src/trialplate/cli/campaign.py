@@ -260,19 +260,21 @@ def report(
     return YES
 
 
-def verify(campaign: Path, /, *, json: Json = False) -> int:
+def verify(campaign: Path, /, *, qualification: Path | None = None, json: Json = False) -> int:
     """Check a campaign: chain, digests, density, rescoring, recomputation. Writes nothing.
 
     Parameters
     ----------
     campaign
         The campaign folder.
+    qualification
+        Folder written by `trialplate qualify`; without it claims that lean on a qualification are blocked.
     json
         Print one JSON document.
     """
-    from trialplate import api
+    from trialplate import exam
 
-    verdict = api.verify(campaign)
+    verdict = exam.verify(campaign, qualification=qualification)
 
     def text() -> None:
         for finding in verdict.findings:
@@ -295,7 +297,7 @@ def show(campaign: Path, /, *, json: Json = False) -> int:
     json
         Print one JSON document.
     """
-    from trialplate.store.campaign import read_campaign
+    from trialplate.store.view import read_campaign
 
     view = read_campaign(campaign)
     protocol = view.lock_document["protocol"]

@@ -6,7 +6,6 @@ Source: fair pick-and-place protocol, sections 4 to 6; statistics, section 2. No
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from trialplate.errors import EvidenceError, nearest
@@ -31,7 +30,8 @@ def score_rows(
 
     ``load_trace`` returns the trace that a row names, or None where it names none; one trace is held at a time.
     A trial has one attempt. Only with ``interrupted="replace"``, which the protocol registers, may it have more:
-    all but the last must have been interrupted, and the last one counts; its notes name the others. Raises
+    all but the last must have been interrupted, and the last one counts. Its outcome is that of an undisturbed run;
+    the interrupted attempts stay visible as rows. Raises
     EvidenceError for a repeated attempt otherwise, and for whatever :func:`score_attempt` refuses.
     """
     scored: dict[str, list[tuple[Row, Outcome]]] = {}
@@ -187,5 +187,4 @@ def _counted(tries: Sequence[tuple[Row, Outcome]], *, interrupted: str) -> tuple
                 " only an interrupted attempt is replaced",
                 code="attempt_repeated",
             )
-    note = f"attempt {row.attempt} counts; interrupted before it: {', '.join(str(n) for n in numbers[:-1])}"
-    return row, replace(outcome, notes=(*outcome.notes, note))
+    return row, outcome

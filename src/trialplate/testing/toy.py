@@ -174,7 +174,7 @@ class Scripted(_ToyPolicy):
 
     def reset(self, episode: EpisodeInfo) -> None:
         """Start over."""
-        self._released = 0
+        self._released, self._closed = 0, False
 
     def act(self, observation: Observation) -> Decision:
         """Send one row."""
@@ -185,13 +185,14 @@ class Scripted(_ToyPolicy):
         if self._released:
             self._released += 1
             return Stop("done") if self._released > 12 else ActionChunk([[0.0, -1.0]])
-        held = abs(hand - block) < 1e-9
+        held = self._closed and abs(hand - block) < 1e-9
         target = (goal if held else block) + self.aim_m
         if held and abs(hand - target) < 0.01:
             self._released = 1
             return ActionChunk([[0.0, -1.0]])
         move = max(-1.0, min(1.0, (target - hand) / STEP_M))
-        return ActionChunk([[move, 1.0 if held or abs(target - hand) < STEP_M else -1.0]])
+        self._closed = held or abs(target - hand) < 1.001 * STEP_M
+        return ActionChunk([[move, 1.0 if self._closed else -1.0]])
 
 
 class Oracle(Scripted):
@@ -199,7 +200,7 @@ class Oracle(Scripted):
 
     def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:  # type: ignore[override]
         """Start over; remember the goal."""
-        self._released = 0
+        self._released, self._closed = 0, False
         self._goal = float(scenario.parameters["goal_m"])
 
     def act(self, observation: Observation, measurement: Measurement) -> Decision:  # type: ignore[override]

@@ -37,7 +37,14 @@ class Scripted:
         pass
 
 
-def _run(policy: Any, *, world: Any = None, replan_interval: int = 1, privileged: bool = False, call_timeout_s: float = 10.0) -> Attempt:
+def _run(
+    policy: Any,
+    *,
+    world: Any = None,
+    replan_interval: int = 1,
+    privileged: bool = False,
+    call_timeout_s: float = 10.0,
+) -> Attempt:
     limits = Limits(TOY.max_steps, 16, replan_interval, call_timeout_s, call_timeout_s)
     return run_attempt(
         Seat(policy, policy.spec(), privileged, "a" * 64),

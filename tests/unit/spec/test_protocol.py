@@ -62,7 +62,10 @@ def test_another_suite_version_is_refused(toy_protocol: Path) -> None:
 
 
 def test_a_fault_of_the_harness_cannot_count_as_fail(toy_protocol: Path) -> None:
-    text = toy_protocol.read_text(encoding="utf-8") + '\n[fault_table]\nsimulator_crash = "FAIL"\npolicy_exeption = "FAIL"\n'
+    text = (
+        toy_protocol.read_text(encoding="utf-8")
+        + '\n[fault_table]\nsimulator_crash = "FAIL"\npolicy_exeption = "FAIL"\n'
+    )
     toy_protocol.write_text(text, encoding="utf-8")
     faults = _faults(toy_protocol)
     assert "cannot count as FAIL" in faults["fault_table.simulator_crash"]
