@@ -92,6 +92,7 @@ TEMPLATES: Mapping[str, str] = {
         " {confidence} interval {low} to {high} (Tango); exact McNemar p = {p}."
     ),
     "comparison_undefined": "No estimate for {a} against {b}, because {reasons}.",
+    "comparison_unmatched": "{unmatched} trials have no measured partner and stand in no pair.",
     "comparison_note": (
         "A registered comparison is an estimate. It licenses no statement about which arm to prefer; only a"
         " registered claim does."
@@ -132,8 +133,8 @@ TEMPLATES: Mapping[str, str] = {
         " episodes passed that stage."
     ),
     "slices_note": (
-        "k/N per cell, the bar shows the same share. Cells are small: read one with its interval, which stands in the"
-        " table below."
+        "k/N per cell; the bar shows the same share, hatching a cell of an arm without a rate. Cells are small: read"
+        " one with its interval, which stands in the table below."
     ),
     "macro_note": (
         "Macro is the mean of the domain rates: each domain counts the same, however many scenarios it has."
@@ -141,9 +142,11 @@ TEMPLATES: Mapping[str, str] = {
     "gallery_note": "Every attempt that did not pass, by arm and by the first stage that it did not pass.",
     "nothing_failed": "Every recorded attempt of {arm} passed.",
     "identity_note": (
-        "What was locked before the first attempt. A change of any of these is another lock, and another number."
+        "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"
+        " lock, and another number."
     ),
     "no_media": "No pictures: {reason}.",
+    "page_note": "This page was made from recorded evidence. It needs no network and runs no script.",
 }
 
 LIMITS: tuple[str, ...] = (
@@ -202,10 +205,24 @@ def percent(share: float, *, rounding: Rounding = "nearest") -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return ``60.4 % to 81.3 %`` rounded outward, or a dash when undefined."""
+    """Return ``60.4–81.3 %`` rounded outward, for tables; a dash when undefined."""
     if low is None or high is None:
         return "–"
-    return f"{percent(low, rounding='down')} to {percent(high, rounding='up')}"
+    return f"{_end(low, 'down')}–{_end(high, 'up')}\u00a0%"
+
+
+def interval_ends(low: float | None, high: float | None) -> tuple[str, str]:
+    """Return both ends of an interval rounded outward, for sentences; dashes where undefined."""
+    return (
+        "–" if low is None else f"{_end(low, 'down')}\u00a0%",
+        "–" if high is None else f"{_end(high, 'up')}\u00a0%",
+    )
+
+
+def _end(share: float, rounding: Rounding) -> str:
+    """One digit always, so that ends stand under each other; 0 and 100 are exact."""
+    tenths = _tenths(share, rounding)
+    return str(tenths // 10) if tenths in (0, 1000) else f"{tenths / 10:.1f}"
 
 
 def points(difference: float, *, rounding: Rounding = "nearest") -> str:

@@ -44,9 +44,9 @@ def analyse_outcomes(
     """Return the analysis of all outcomes of a campaign.
 
     ``planned``: arm -> number of planned trials, in the order of the protocol. ``stages``: names of the suite's
-    chain; None takes those of the outcomes, which must all agree. ``comparisons``: registered pairs of arms; no other pair is compared. Raises EvidenceError for an
-    outcome of an unplanned arm, a repeated trial or (arm, scenario, repeat), or stages other than the chain's, and
-    StatsInputError for a plan that is none.
+    chain; None takes those of the outcomes, which must all agree. ``comparisons``: registered pairs of arms; no
+    other pair is compared. Raises EvidenceError for an outcome of an unplanned arm, a repeated trial or (arm,
+    scenario, repeat), or stages other than the chain's, and StatsInputError for a plan that is none.
     """
     if stages is None:
         stages = next(([stage.name for stage in o.stages] for o in outcomes if o.status in MEASURED), ())

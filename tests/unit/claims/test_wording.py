@@ -68,7 +68,10 @@ def test_shares_are_rounded_as_asked_and_never_to_all_or_nothing(
 
 
 def test_an_interval_is_rounded_outward() -> None:
-    assert wording.interval(0.60449, 0.81251) == "60.4\u00a0% to 81.3\u00a0%"
+    assert wording.interval(0.60449, 0.81251) == "60.4–81.3\u00a0%"
+    assert wording.interval(0.75, 1.0) == "75.0–100\u00a0%" and wording.interval(0.0, 0.0001) == "0–0.1\u00a0%"
+    assert wording.interval_ends(0.60449, 0.81251) == ("60.4\u00a0%", "81.3\u00a0%")
+    assert wording.interval_ends(None, 0.5) == ("–", "50.0\u00a0%")
     assert wording.interval(None, None) == "–"
 
 

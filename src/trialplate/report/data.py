@@ -1,0 +1,58 @@
+"""Everything a report needs, as plain data: nothing here is looked up, replayed or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trialplate.claims.gate import Claim
+from trialplate.record import Outcome
+from trialplate.scoring.analysis import Analysis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteFacts:
+    """What a reader must know about the benchmark.
+
+    ``stages``: (name, meaning) in order. ``profiles``: observation profile -> what a policy sees under it.
+    ``scope_note``: what the suite does not measure, in its own words.
+    """
+
+    name: str
+    version: str
+    summary: str
+    scope_note: str
+    instruction: str
+    stages: tuple[tuple[str, str], ...]
+    profiles: Mapping[str, str]
+    max_steps: int
+    control_hz: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """Pictures of one attempt, for people: a JPEG filmstrip, an H.264 video, or the reason why there are none."""
+
+    filmstrip_jpeg: bytes | None = None
+    video_mp4: bytes | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """One report.
+
+    ``lock``: the lock document (protocol, arms, suite, machine, digests). ``media``: trial id -> pictures; attempts
+    that passed need none. ``identity``: further named digests and facts that are not in the lock, such as the journal
+    head, the results file or the qualification.
+    """
+
+    lock: Mapping[str, Any]
+    lock_sha256: str
+    suite: SuiteFacts
+    analysis: Analysis
+    claims: tuple[Claim, ...]
+    outcomes: tuple[Outcome, ...]
+    media: Mapping[str, Media] = field(default_factory=dict)
+    identity: Mapping[str, Any] = field(default_factory=dict)

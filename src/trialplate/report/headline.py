@@ -1,0 +1,153 @@
+"""The top of the page: the question, the verdict, each arm's number, the controls apart, and what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trialplate.claims import Claim, Verdict
+from trialplate.claims import wording as say
+from trialplate.report.data import ReportData
+from trialplate.scoring.analysis import ArmAnalysis
+
+ALL_OR_NOTHING = {"null": "none", "exploit": "none", "oracle": "all"}
+
+
+def arm_facts(data: ReportData) -> dict[str, Mapping[str, Any]]:
+    """Return arm name -> its section of the lock."""
+    return {arm["name"]: arm for arm in data.lock["arms"]}
+
+
+def is_control(facts: Mapping[str, Any]) -> bool:
+    """Whether an arm of the lock is a control of the suite."""
+    return bool(facts["role"] != "arm")
+
+
+def headline(data: ReportData) -> dict[str, Any]:
+    """Return what the head of the page shows."""
+    facts = arm_facts(data)
+    protocol = data.lock["protocol"]
+    tested = [arm for arm in data.analysis.arms if not is_control(facts[arm.arm])]
+    controls = [arm for arm in data.analysis.arms if is_control(facts[arm.arm])]
+    return {
+        "question": protocol["question"],
+        "campaign": protocol["name"],
+        "verdict": _verdict(data.claims),
+        "claims": [(c.name, c.verdict.value) for c in data.claims] if len(data.claims) > 1 else [],
+        "arms": [_card(arm, facts[arm.arm], data.analysis.confidence) for arm in tested],
+        "controls": [_control(arm, facts[arm.arm]) for arm in controls],
+        "warnings": _warnings(data, facts, tested),
+        "meta": _meta(data),
+    }
+
+
+def _meta(data: ReportData) -> list[tuple[str, str]]:
+    protocol, suite = data.lock["protocol"], data.lock["suite"]
+    repeats = protocol["suite"]["repeats"]
+    scenarios = str(suite["scenarios"]) + (f" × {repeats} repeats" if repeats > 1 else "")
+    return [
+        ("Suite", f"{data.suite.name} {data.suite.version}"),
+        ("Scenarios per arm", scenarios),
+        ("Run class", protocol["run_class"]),
+        ("Locked", f"{data.lock['created_utc'][:16].replace('T', ' ')} UTC"),
+        ("Lock digest", data.lock_sha256[:16]),
+    ]
+
+
+def _verdict(claims: Sequence[Claim]) -> dict[str, str]:
+    if not claims:
+        return {"kind": "none", "text": say.sentence("no_claims")}
+    counts = {verdict.value: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
+    found = {claim.verdict for claim in claims}
+    kind = found.pop().value if len(found) == 1 else "mixed"
+    if len(claims) == 1:
+        return {"kind": kind, "text": claims[0].sentence}
+    return {"kind": kind, "text": say.sentence("claims_counted", total=len(claims), **counts)}
+
+
+def _card(arm: ArmAnalysis, facts: Mapping[str, Any], confidence: float) -> dict[str, Any]:
+    rate = arm.rate
+    card = {
+        "name": arm.arm,
+        "k": rate.k,
+        "n": rate.n,
+        "profile": facts["profile"],
+        "rate": rate.rate,
+        "low": rate.wilson_low,
+        "high": rate.wilson_high,
+    }
+    if rate.rate is None:
+        reasons = say.explained(arm.state_reasons or (str(rate.reason),))
+        return card | {"text": None, "note": say.sentence("no_rate", reasons=reasons), "counts": counts_line(arm)}
+    low, high = say.interval_ends(rate.wilson_low, rate.wilson_high)
+    note = say.sentence("rate", confidence=say.percent(confidence), low=low, high=high)
+    return card | {"text": say.percent(rate.rate), "note": note, "counts": counts_line(arm)}
+
+
+def counts_line(arm: ArmAnalysis) -> str:
+    """Return every count of an arm in one line; zeros of the rare ones are left out."""
+    counts = arm.counts
+    parts = [f"{counts.planned} planned", f"{counts.initiated} initiated"]
+    for name, count in (
+        ("errored", counts.errored),
+        ("excluded", counts.excluded),
+        ("control rejected", arm.control_rejected),
+    ):
+        if count:
+            parts.append(f"{count} {name}")
+    return " · ".join(parts)
+
+
+def _control(arm: ArmAnalysis, facts: Mapping[str, Any]) -> dict[str, Any]:
+    role = facts["role"]
+    wanted = {"none": 0, "all": arm.rate.n}.get(ALL_OR_NOTHING.get(role, ""))
+    met = None if wanted is None or arm.state == "ERROR" else arm.counts.passed == wanted
+    return {
+        "name": arm.arm,
+        "role": role,
+        "k": arm.rate.k,
+        "n": arm.rate.n,
+        "expectation": say.CONTROL_EXPECTATIONS.get(role, "reported only"),
+        "met": met,
+        "state": arm.state,
+        "privileged": facts["privileged"],
+    }
+
+
+def _warnings(data: ReportData, facts: Mapping[str, Mapping[str, Any]], tested: Sequence[ArmAnalysis]) -> list[str]:
+    found = []
+    run_class = data.lock["protocol"]["run_class"]
+    if run_class != "confirmatory":
+        found.append(say.sentence("warn_run_class", run_class=run_class))
+    profiles = {facts[arm.arm]["profile"] for arm in tested}
+    if len(profiles) > 1:
+        listing = ", ".join(f"{arm.arm} sees {facts[arm.arm]['profile']}" for arm in tested)
+        found.append(say.sentence("warn_profiles", listing=listing))
+    for arm in data.analysis.arms:
+        found += _arm_warnings(arm, facts[arm.arm]["role"])
+    for pair in data.analysis.comparisons:
+        if pair.reversal:
+            found.append(say.sentence("warn_reversal", a=pair.a, b=pair.b))
+    return found
+
+
+def _arm_warnings(arm: ArmAnalysis, role: str) -> list[str]:
+    found = []
+    counts = arm.counts
+    if arm.state == "ERROR":
+        found.append(say.sentence("warn_artifact", arm=arm.arm, reasons=say.explained(arm.state_reasons)))
+    if counts.excluded:
+        found.append(say.sentence("warn_excluded", arm=arm.arm, excluded=counts.excluded, initiated=counts.initiated))
+    numbers = {"role": role, "arm": arm.arm, "k": counts.passed, "n": counts.n}
+    if ALL_OR_NOTHING.get(role) == "none" and counts.passed:
+        found.append(say.sentence("warn_null", **numbers))
+    if ALL_OR_NOTHING.get(role) == "all" and arm.state == "COMPLETE" and counts.passed < counts.n:
+        found.append(say.sentence("warn_oracle", **numbers))
+    families = arm.families
+    if families.counts and families.korn_graubard_low is not None:
+        low, high = say.interval_ends(families.korn_graubard_low, families.korn_graubard_high)
+        found.append(say.sentence("warn_families", arm=arm.arm, low=low, high=high, families=families.families))
+    elif families.counts and arm.state == "COMPLETE":
+        reasons = say.explained((str(families.reason),))
+        found.append(say.sentence("warn_families_undefined", arm=arm.arm, reasons=reasons))
+    return found

@@ -1,0 +1,80 @@
+"""Put the page together: one self-contained HTML file, no script, no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from trialplate.claims import wording as say
+from trialplate.report.data import ReportData
+from trialplate.report.evidence import gallery, identity
+from trialplate.report.headline import headline
+from trialplate.report.results import results
+from trialplate.report.text import visible
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_SECTIONS = {
+    "counts": "Counts",
+    "rates": "Success rates",
+    "stages": "Where attempts end",
+    "slices": "Domains and variants",
+    "comparisons": "Registered comparisons",
+    "claims": "Claims",
+    "failures": "Attempts that did not pass",
+    "identity": "Identity",
+    "limits": "What this does not show",
+}
+_VERDICT_WORDS = {
+    "supported": "✓ supported",
+    "not_supported": "✗ not supported",
+    "ineligible": "○ ineligible",
+    "mixed": "◐ mixed",
+    "none": "descriptive",
+}
+
+
+def build_report(data: ReportData, *, to: Path) -> Path:
+    """Write the report of ``data`` to ``to`` and return that path."""
+    to.write_text(render_report(data), encoding="utf-8")
+    return to
+
+
+def render_report(data: ReportData) -> str:
+    """Return the report as HTML. The same data gives the same text."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    shown = results(data)
+    sections = {
+        anchor: title
+        for anchor, title in _SECTIONS.items()
+        if anchor not in ("slices", "comparisons") or shown[anchor]["rows"]
+    }
+    style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return environment.get_template("page.html").render(
+        style=Markup(style),
+        data=data,
+        head=headline(data),
+        results=shown,
+        sections=sections,
+        numbers={anchor: number for number, anchor in enumerate(sections, 1)},
+        verdict_words=_VERDICT_WORDS,
+        max_steps=data.lock["suite"]["max_steps"],
+        gallery=gallery(data),
+        identity=identity(data),
+        limits=say.LIMITS,
+        say=say.sentence,
+    )
+
+
+def _finalize(value: Any) -> Any:
+    """Spell out invisible characters of every printed text; drawings and style are ours and stay as they are."""
+    return visible(value) if type(value) is str else value

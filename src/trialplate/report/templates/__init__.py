@@ -1,0 +1,1 @@
+"""Package data: the page, its sections and its style sheet."""

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from html import escape, unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_campaign import ROLES, full_report_data, lock_document, outcome, outcomes, report_data, strip
+
+from trialplate.claims import wording
+from trialplate.record import Outcome
+from trialplate.report import Media, build_report, render_report
+from trialplate.spec.protocol import ThresholdClaim
+
+VOID_TAGS = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Collects text, addresses and tag balance of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.policy = ""
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.addresses += [str(values[name]) for name in ("src", "href", "poster", "xlink:href") if name in values]
+        if values.get("http-equiv") == "Content-Security-Policy":
+            self.policy = str(values["content"])
+        if tag not in VOID_TAGS:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"[ \n]+", " ", " ".join(self.words))
+
+
+@cache
+def full() -> str:
+    return render_report(full_report_data())
+
+
+@cache
+def small() -> str:
+    return render_report(report_data(roles={"vla-large": "arm"}, pictures=False))
+
+
+def only(arm: str, **changes: object) -> tuple[Outcome, ...]:
+    return tuple(replace(o, **changes) for o in outcomes() if o.arm == arm)  # type: ignore[arg-type]
+
+
+def between(html: str, start: str, end: str) -> str:
+    return html[html.index(start) : html.index(end, html.index(start))]
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing_outside_itself() -> None:
+    page = Page(full())
+    assert all(address.startswith(("data:image/jpeg;base64,", "#")) for address in page.addresses)
+    assert not {"script", "link", "iframe", "object", "form"} & set(page.tags)
+    assert page.policy.startswith("default-src 'none'")
+    assert "url(" not in full() and "@import" not in full()
+
+
+def test_every_internal_link_leads_somewhere() -> None:
+    targets = {address[1:] for address in Page(full()).addresses if address.startswith("#")}
+    assert targets and all(f'id="{target}"' in full() for target in targets)
+
+
+def test_the_same_data_give_the_same_bytes(tmp_path: Path) -> None:
+    data = report_data(roles={"vla-small": "arm", "null": "null"})
+    first = build_report(data, to=tmp_path / "a.html").read_bytes()
+    assert first == build_report(data, to=tmp_path / "b.html").read_bytes()
+
+
+def test_drawings_take_every_colour_from_the_page() -> None:
+    drawings = re.findall(r"<svg xmlns.*?</svg>", full(), re.DOTALL)
+    assert len(drawings) == 2 + len(ROLES) + 2
+    for drawing in drawings:
+        colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', drawing))
+        assert colours <= {"none", "transparent"} | {c for c in colours if c.startswith("var(--chart-")}
+        assert "var(--chart-" in drawing
+
+
+def test_the_head_shows_counts_rate_and_interval_of_each_arm_under_test_only() -> None:
+    arms = between(full(), '<ul class="arms">', "</ul>")
+    assert re.findall(r'arm-name">([^<]*)<', arms) == ["vla-small", "vla-large", "diffusion-7"]
+    data = full_report_data().analysis.arm("vla-large")
+    assert f"{data.rate.k}<span" in arms and f"/{data.rate.n}</span>" in arms
+    assert unescape(wording.percent(data.rate.rate or 0.0)) in unescape(arms)
+
+
+def test_controls_stand_apart_with_what_is_expected_of_them() -> None:
+    controls = Page(between(full(), '<div class="controls">', "</div>") + "</div>").text
+    assert "null 0/68 must pass none ✓ met" in controls
+    assert "oracle 68/68 must pass all ✓ met · privileged" in controls
+    assert wording.TEMPLATES["controls_apart"] in controls
+
+
+def test_an_arm_with_an_errored_episode_shows_a_count_and_no_rate_anywhere() -> None:
+    arms = between(full(), '<ul class="arms">', "</ul>")
+    card = arms[arms.index("diffusion-7") :]
+    assert "no rate" in card and "%" not in card and "3 errored" in card
+    assert "diffusion-7 has no success rate" in full()
+    row = between(full(), '<th scope="row">diffusion-7', "</tr>")
+    assert ">ERROR<" in row and "%" not in row
+
+
+def test_arms_on_different_profiles_are_warned_about_and_arms_on_one_are_not() -> None:
+    assert "Arms do not see the same" in full()
+    assert "Arms do not see the same" not in render_report(
+        report_data(roles={"vla-small": "arm", "vla-large": "arm"})
+    )
+
+
+def test_a_null_control_that_passes_and_an_oracle_that_fails_are_warned_about() -> None:
+    roles = {"null": "null", "oracle": "oracle"}
+    lucky = [outcome("null", n, climbed=6 if n == 3 else 0, ordinal=n) for n in range(68)]
+    failing = [outcome("oracle", n, climbed=2 if n == 9 else 6, ordinal=100 + n) for n in range(68)]
+    html = render_report(report_data([*lucky, *failing], roles=roles, pictures=False))
+    text = Page(html).text
+    assert "The null control null passed 1 of 68 and must pass none" in text
+    assert "The oracle control oracle passed 67 of 68 and must pass all" in text
+    assert text.count("✗ not met") == 2
+
+
+def test_a_development_run_says_that_it_can_support_nothing() -> None:
+    data = report_data(roles={"vla-large": "arm"}, pictures=False)
+    lock = lock_document({"vla-large": "arm"}, run_class="development")
+    assert "registered as development" in render_report(replace(data, lock=lock))
+
+
+def test_episodes_that_share_families_are_warned_about_with_the_other_interval() -> None:
+    grouped = [replace(o, family=f"f-{n % 17:02d}") for n, o in enumerate(only("vla-small"))]
+    html = render_report(report_data(grouped, roles={"vla-small": "arm"}, pictures=False))
+    assert "Episodes of vla-small share families" in html and "Korn-Graubard, 17 families" in html
+
+
+def test_every_claim_is_printed_in_its_only_permitted_sentence() -> None:
+    text = Page(full()).text
+    for claim in full_report_data().claims:
+        assert re.sub(r"[ \n]+", " ", claim.sentence) in text
+    assert "3 claims were registered: 1 supported, 1 not supported, 1 ineligible." in text
+
+
+def test_one_claim_is_the_verdict_of_the_page() -> None:
+    rule = ThresholdClaim(name="x", kind="threshold_rate", arm="vla-large", rate=0.5)
+    data = report_data(roles={"vla-large": "arm"}, rules=[rule], blockers=["not_qualified"], pictures=False)
+    verdict = Page(between(render_report(data), '<p class="verdict', "</p>") + "</p>").text
+    assert "○ ineligible" in verdict and "(not_qualified)" in verdict
+
+
+def test_a_run_without_claims_says_so_and_leaves_unregistered_sections_out() -> None:
+    text = Page(small()).text
+    assert wording.TEMPLATES["no_claims"] in text and "Registered comparisons" not in text
+    assert re.findall(r"<h2><span>(\d+)</span>", small()) == [str(n) for n in range(1, 9)]
+
+
+def test_every_slice_cell_holds_its_counts_and_not_only_a_colour() -> None:
+    table = between(full(), '<table class="heat">', "</table>")
+    cells = re.findall(r'<td class="cell[^"]*"[^>]*>(.*?)</td>', table)
+    assert len(cells) == (4 + 16) * len(ROLES)
+    assert all(re.search(r">\d+/\d+<", cell) for cell in cells)
+
+
+def test_failures_are_grouped_by_stage_with_pictures_or_the_reason_for_none() -> None:
+    page = Page(full())
+    missed = [o for o in outcomes() if o.status != "PASS"]
+    pictures = [address for address in page.addresses if address.startswith("data:image/jpeg")]
+    assert len(pictures) + page.text.count("No pictures: nothing was recorded.") == len(missed)
+    gallery = between(full(), '<section id="failures">', "</section>")
+    assert gallery.count('<figure class="card">') == len(missed)
+    first = gallery[: gallery.index("vla-large")]
+    titles = re.findall(r"at <b>(\w+)</b>", first)
+    assert titles == ["reached", "grasped", "lifted", "transported", "released", "stable"]
+    assert "policy_exception" in gallery and "shape (7,) expected, got (6,)" in gallery
+    assert "<details open" not in gallery
+
+
+def test_an_arm_that_passed_everything_says_so() -> None:
+    assert "Every recorded attempt of oracle passed." in full()
+
+
+def test_a_video_is_embedded_and_loaded_only_when_asked_for() -> None:
+    made = only("vla-small")
+    missed = next(o for o in made if o.status != "PASS")
+    media = {missed.trial_id: Media(filmstrip_jpeg=strip(0), video_mp4=b"\x00\x00\x00\x18ftyp")}
+    html = render_report(report_data(made, roles={"vla-small": "arm"}, media=media))
+    assert '<video src="data:video/mp4;base64,AAAAGGZ0eXA=" controls preload="none"' in html
+
+
+def test_hostile_names_and_notes_are_printed_and_never_run() -> None:
+    attack = "<script>alert(1)</script>\"'&\u202egnp.exe\x1b[2J"
+    made = only("vla-small", domain=attack, variant=attack, scenario=attack, notes=(attack,))
+    made = tuple(replace(o, scenario=f"{attack}{n}", family=str(n)) for n, o in enumerate(made))
+    data = report_data(made, roles={"vla-small": "arm"}, pictures=False)
+    lock = lock_document({"vla-small": "arm"}, question=attack, name=attack)
+    html = render_report(replace(data, lock=lock, identity={attack: attack}))
+    page = Page(html)
+    assert "script" not in page.tags and "\u202e" not in html and "\x1b" not in html
+    assert escape("<script>alert(1)</script>") in html and "[U+202E]gnp.exe[U+001B]" in page.text
+
+
+def test_a_hostile_arm_name_reaches_no_drawing_unescaped() -> None:
+    name = "</text><script>x</script>"
+    made = [replace(o, arm=name) for o in only("vla-small")]
+    page = Page(render_report(report_data(made, roles={name: "arm"}, pictures=False)))
+    assert "script" not in page.tags
+
+
+def test_the_identity_and_the_limits_are_complete() -> None:
+    text = Page(full()).text
+    data = full_report_data()
+    for digest in (data.lock_sha256, "c" * 64, "d" * 64, "f" * 64, "2" * 64, "cd" * 32, "1" * 64):
+        assert digest in text
+    assert all(limit in text for limit in wording.LIMITS)
+    assert data.suite.scope_note in text and data.suite.instruction in text
+
+
+def test_the_stages_are_printed_with_the_conditions_of_the_lock() -> None:
+    text = Page(full()).text
+    assert "finger_object_distance_m ≤ 0.04 m" in text
+    assert "not held; goal_offset_m ≤ 0.05 m; object_speed_m_s ≤ 0.02 m/s; for 10 steps" in text
+    assert "then kept: goal_offset_m ≤ 0.05 m" in text
+
+
+def test_an_arm_without_any_episode_is_shown_without_a_rate() -> None:
+    html = render_report(report_data([], roles={"vla-small": "arm"}))
+    assert "0 initiated" in html and "incomplete_coverage" in html
+
+
+@pytest.mark.parametrize("word", ["best", "significant", "proves", "equal", "outperforms", "better", "winner"])
+def test_no_label_of_a_template_says_what_no_number_licenses(word: str) -> None:
+    folder = Path(sys.modules["trialplate.report"].__file__ or "").parent
+    files = [*folder.glob("templates/*.html"), *folder.glob("*.py")]
+    assert len(files) > 6
+    assert [f.name for f in files if re.search(rf"\b{word}\b", f.read_text(encoding="utf-8"), re.IGNORECASE)] == []
+
+
+def test_importing_the_report_loads_no_drawing_library_and_no_simulator() -> None:
+    code = (
+        "import sys, trialplate.report; heavy = {'altair', 'vl_convert', 'mujoco', 'mink'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
