@@ -92,7 +92,8 @@ def suite_identity(protocol: Protocol, suite: Suite) -> dict[str, Any]:
 def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path) -> dict[str, Any]:
     """Return who an arm is: its code and weights by content, its options and its observation profile.
 
-    ``role``: ``arm`` for an implementation under test, else what the suite calls its control.
+    ``role``: ``arm`` for an implementation under test (a shipped baseline is one), else what the suite calls its
+    control: ``null``, ``random``, ``exploit`` or ``oracle``.
     """
     control = None
     reference = arm.policy
@@ -103,7 +104,7 @@ def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path) -> dict[str, Any]:
         "name": arm.name,
         "policy": arm.policy,
         "reference": reference,
-        "role": control.role if control else "arm",
+        "role": control.role if control and control.role != "baseline" else "arm",
         "privileged": control.privileged if control else False,
         "profile": arm.profile or (control.profile if control else None) or suite.default_profile,
         "options": dict(arm.options),

@@ -71,7 +71,7 @@ def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) 
         drawn.add_column(name)
     for row in rows:
         drawn.add_row(*(Text(plain(cell)) for cell in row))
-    Console().print(drawn)
+    Console(width=None if sys.stdout.isatty() else 120).print(drawn)
 
 
 def plain(text: str) -> str:
