@@ -51,6 +51,8 @@ class PickPlace:
     worlds are kept and reused, and every reuse proves that it equals a fresh world.
     """
 
+    robot: PandaNames  # names of the robot's parts, the same in every world
+
     def __init__(self, *, body: str = "own", profile: str = "standard") -> None:
         self._settings = suite_settings()
         _known("body", body, known=BODIES)
@@ -60,7 +62,6 @@ class PickPlace:
         self._low, self._high = np.array(self._action.low), np.array(self._action.high)
         self._cache = WorldCache()
         self._controller = CartesianController(settings=IkSettings(**self._settings.inverse_kinematics))
-        self._robots: dict[str, PandaNames] = {}
         self._scene_sha256: str | None = None
         self._rig: tuple[str, CameraRig] | None = None
         self._surface: tuple[str, RenderSettings, Surface] | None = None
@@ -77,7 +78,7 @@ class PickPlace:
         self._world, initial_sha256 = self._cache.fresh_or_reused(scene_sha256, lambda: self._build(scenario))
         self._scene_sha256 = scene_sha256
         model, data = self._world.model, self._world.data
-        robot = self._robots["panda"]
+        robot = self.robot
         applied = read_applied_scene(model, data, robot=robot, schema=settings.readback_schema)
         check_applied_scene(scenario, applied)
         self._controller.reset(settings.robot.home_joint_pos_rad)
@@ -179,7 +180,7 @@ class PickPlace:
     def _build(self, scenario: Scenario) -> World:
         settings = self._settings
         composed = compose(read_scene(scenario.parameters), settings)
-        self._robots["panda"] = composed.robot
+        self.robot = composed.robot
         model = composed.spec.compile()
         ctrl = np.zeros(model.nu)
         ctrl[actuator_ids(model, composed.robot.actuators)] = settings.robot.home_joint_pos_rad
@@ -227,7 +228,7 @@ class PickPlace:
                 self._world.model,
                 names=(PRIMARY, WRIST),
                 settings=render_settings(self._settings),
-                watch_site=self._robots["panda"].ee_site,
+                watch_site=self.robot.ee_site,
             )
             self._rig = (scene_sha256, rig)
         return self._rig[1]

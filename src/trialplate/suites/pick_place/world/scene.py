@@ -103,8 +103,8 @@ def _look(spec: mujoco.MjSpec) -> None:
         name="sky",
         type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
         builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=[0.78, 0.84, 0.90],
-        rgb2=[0.42, 0.47, 0.54],
+        rgb1=[0.20, 0.23, 0.27],
+        rgb2=[0.10, 0.11, 0.13],
         width=64,
         height=384,
     )
