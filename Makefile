@@ -35,7 +35,7 @@ check: setup-dev
 	$(BIN)/lint-imports
 
 bench: setup-dev
-	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done
+	$(BIN)/python benchmarks/table.py
 
 docs: setup-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
