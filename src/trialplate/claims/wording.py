@@ -43,6 +43,7 @@ OUTCOME_REASONS: Mapping[str, str] = {
     "stage_not_passed": "a stage of the chain was not passed",
     "control_rejected": "a legal action asked for a pose that the controller cannot reach",
     "interrupted": "the run was interrupted during this attempt",
+    "inputs_changed": "code or weights of the arm changed during the run",
     "invalid_action": "an action was out of range, not finite or of the wrong shape",
     "native_rejected": "the policy refused an observation",
     "invalid_response_schema": "the policy answered with something that is no decision",
@@ -97,7 +98,7 @@ TEMPLATES: Mapping[str, str] = {
         "A registered comparison is an estimate. It licenses no statement about which arm to prefer; only a"
         " registered claim does."
     ),
-    "controls_apart": "Controls examine the harness. They are not under test and stand outside every comparison.",
+    "controls_apart": "Controls examine the harness. They are not under test and are never ranked.",
     "arms_order": "Arms stand in the order of the protocol. The order is no ranking.",
     "privileged": "{arm} is privileged: it sees measurements that no policy may see.",
     "warn_profiles": (

@@ -112,7 +112,9 @@ def test_the_head_shows_counts_rate_and_interval_of_each_arm_under_test_only() -
 
 
 def test_controls_stand_apart_with_what_is_expected_of_them() -> None:
-    controls = Page(between(full(), '<div class="controls">', "</div>") + "</div>").text
+    html = between(full(), '<div class="controls">', "</div>") + "</div>"
+    assert re.findall(r'control-name">([^<]*)<', html) == ["null", "random", "oracle"]
+    controls = Page(html).text
     assert "null 0/68 must pass none ✓ met" in controls
     assert "oracle 68/68 must pass all ✓ met · privileged" in controls
     assert wording.TEMPLATES["controls_apart"] in controls
