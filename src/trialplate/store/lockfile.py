@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from trialplate.canonical import sha256_hex
-from trialplate.errors import EvidenceError, LockError, UsageError
+from trialplate.errors import EvidenceError, LockError, StorageFailure, UsageError
 from trialplate.store.chain import HEAD, JOURNAL, PARTIAL
-from trialplate.store.fsio import Disk, Storage, write_new
+from trialplate.store.fsio import Disk, Storage
 from trialplate.store.layout import EPISODES, LOCK, ROWS, read_plan
 
 
@@ -37,9 +38,23 @@ def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) 
             f"{folder} is not empty: found {', '.join(list(present)[:5])}. Choose an empty folder.",
             code="folder_not_empty",
         )
-    write_new(disk, folder / LOCK, lock_bytes, mode=0o444)
-    disk.fsync_dir(folder)
+    _write_whole(folder / LOCK, lock_bytes, disk)
     return plan.sha256
+
+
+def _write_whole(path: Path, data: bytes, disk: Storage) -> None:
+    """Create the file; half a lock of ours would stand in the way of the next one, so it is taken away."""
+    descriptor = disk.open_new(path, mode=0o444)
+    try:
+        disk.write_all(descriptor, data)
+        disk.fsync(descriptor)
+        disk.fsync_dir(path.parent)
+    except StorageFailure:
+        with suppress(StorageFailure):  # the first failure is the one to report
+            disk.close(descriptor)
+            disk.remove(path)
+        raise
+    disk.close(descriptor)
 
 
 def refuse_other_lock(folder: Path, lock_bytes: bytes, *, wanted: str) -> None:

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json, read_stored, sha256_hex
-from trialplate.errors import CanonicalError, EvidenceError
+from trialplate.errors import CanonicalError
 from trialplate.record import Column, Trace, TraceRef
+from trialplate.store.parquet_footer import Shape, bad, look_at
 
 FORMAT = "trialplate.trace/1"
 MAX_ROWS = 1_000_001
@@ -40,11 +41,11 @@ def trace_bytes(trace: Trace, columns: Sequence[Column]) -> bytes:
     rows = trace.steps + 1
     names = [column.name for column in columns]
     if names != list(trace.measured) and sorted(names) != sorted(trace.measured):
-        raise _bad(f"columns declared {names}, measured {list(trace.measured)}")
+        raise bad(f"columns declared {names}, measured {list(trace.measured)}")
     if len(set(names)) != len(names) or set(names) & set(_FIXED):
-        raise _bad(f"column names {names} must be unique and none of {list(_FIXED)}")
+        raise bad(f"column names {names} must be unique and none of {list(_FIXED)}")
     if not 1 <= rows <= MAX_ROWS:
-        raise _bad(f"{rows} rows, at most {MAX_ROWS} are stored")
+        raise bad(f"{rows} rows, at most {MAX_ROWS} are stored")
     fields = [pa.field("step", pa.int32(), nullable=False), _action_field(trace.action)]
     arrays = [pa.array(np.arange(rows, dtype=np.int32)), _action_array(trace.action)]
     for column in columns:
@@ -89,37 +90,35 @@ def read_trace(data: bytes, *, columns: Sequence[Column] | None = None, max_rows
         return _read(data, columns=columns, max_rows=max_rows)
     except (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
         # OSError: how pyarrow reports a damaged page or footer
-        raise _bad(f"not a readable Parquet file of {len(data)} bytes: {str(error).splitlines()[0]}") from None
+        raise bad(f"not a readable Parquet file of {len(data)} bytes: {str(error).splitlines()[0]}") from None
 
 
 def _read(data: bytes, *, columns: Sequence[Column] | None, max_rows: int) -> Trace:
     if len(data) > MAX_FILE_BYTES:
-        raise _bad(f"{len(data)} bytes, at most {MAX_FILE_BYTES} are read")
-    if len(data) < 12 or data[:4] != b"PAR1" or data[-4:] != b"PAR1":
-        raise _bad(f"{len(data)} bytes without the Parquet mark at both ends: cut short, or another format")
+        raise bad(f"{len(data)} bytes, at most {MAX_FILE_BYTES} are read")
+    shape = look_at(data, max_rows=max_rows)
     with pq.ParquetFile(
         pa.BufferReader(data), memory_map=False, pre_buffer=False, page_checksum_verification=True, **_FOOTER_LIMITS
     ) as file:
-        rows = _checked_rows(file.metadata, max_rows=max_rows)
         schema = file.schema_arrow
         measured = _checked_schema(schema)
         if columns is not None:
             _compare_columns(measured, columns)
-        _check_sizes(file.metadata, schema, rows=rows, size=len(data))
+        _check_size(schema, shape)
         calls = _calls(file.metadata.metadata or {})
         table = file.read(use_threads=False)
-    if table.num_rows != rows:
-        raise _bad(f"{rows} rows declared, {table.num_rows} found")
+    if table.num_rows != shape.rows:
+        raise bad(f"{shape.rows} rows declared, {table.num_rows} found")
     return _trace(table.combine_chunks(), measured, calls)
 
 
 def _trace(table: Any, measured: Mapping[str, int], calls: tuple[Mapping[str, Any], ...]) -> Trace:
     steps = _plain(table, "step")
     if not np.array_equal(steps, np.arange(table.num_rows, dtype=np.int32)):
-        raise _bad("column step is not 0..T")
+        raise bad("column step is not 0..T")
     digests = table.column("state_sha256")
     if digests.null_count:
-        raise _bad(f"column state_sha256 lacks {digests.null_count} digests")
+        raise bad(f"column state_sha256 lacks {digests.null_count} digests")
     return Trace(
         action=_actions(table),
         measured={name: _numbers(table, name, dim=dim) for name, dim in measured.items()},
@@ -129,35 +128,26 @@ def _trace(table: Any, measured: Mapping[str, int], calls: tuple[Mapping[str, An
     )
 
 
-def _checked_rows(metadata: Any, *, max_rows: int) -> int:
-    rows, groups = int(metadata.num_rows), int(metadata.num_row_groups)
-    if not 1 <= rows <= max_rows:
-        raise _bad(f"{rows} rows declared, expected 1 to {max_rows}")
-    if groups != 1 or int(metadata.row_group(0).num_rows) != rows:
-        raise _bad(f"{groups} row groups, expected one that holds all {rows} rows")
-    return rows
-
-
 def _checked_schema(schema: Any) -> dict[str, int]:
     """Return measured column -> dim. Raises when a fixed column or a type is not the declared one."""
     if (schema.metadata or {}).get(_FORMAT_KEY) != FORMAT.encode():
-        raise _bad(f"metadata {_FORMAT_KEY.decode()} is not {FORMAT!r}: not a trace of this version")
+        raise bad(f"metadata {_FORMAT_KEY.decode()} is not {FORMAT!r}: not a trace of this version")
     names = list(schema.names)
     if len(set(names)) != len(names):
-        raise _bad(f"a column name stands twice in {names}")
+        raise bad(f"a column name stands twice in {names}")
     if (names[:2], names[-2:]) != (list(_FIXED[:2]), list(_FIXED[2:])) or len(names) < len(_FIXED):
-        raise _bad(f"columns {names}, expected step, action, the measured ones, state_sha256, step_wall_us")
+        raise bad(f"columns {names}, expected step, action, the measured ones, state_sha256, step_wall_us")
     expected = {"step": pa.int32(), "state_sha256": _DIGEST, "step_wall_us": pa.int64()}
     for name, kind in expected.items():
         if schema.field(name).type != kind:
-            raise _bad(f"column {name} is {schema.field(name).type}, expected {kind}")
+            raise bad(f"column {name} is {schema.field(name).type}, expected {kind}")
     if _list_dim(schema.field("action")) is None:
-        raise _bad(f"column action is {schema.field('action').type}, expected a fixed-size list of double")
+        raise bad(f"column action is {schema.field('action').type}, expected a fixed-size list of double")
     measured: dict[str, int] = {}
     for name in names[2:-2]:
         dim = 1 if schema.field(name).type == pa.float64() else _list_dim(schema.field(name))
         if dim is None:
-            raise _bad(f"column {name} is {schema.field(name).type}, expected double or a fixed-size list of it")
+            raise bad(f"column {name} is {schema.field(name).type}, expected double or a fixed-size list of it")
         measured[name] = dim
     return measured
 
@@ -172,20 +162,17 @@ def _list_dim(field: Any) -> int | None:
 def _compare_columns(measured: Mapping[str, int], columns: Sequence[Column]) -> None:
     wanted = {column.name: column.dim for column in columns}
     if list(measured.items()) != list(wanted.items()):
-        raise _bad(f"measured columns {dict(measured)}, expected {wanted}")
+        raise bad(f"measured columns {dict(measured)}, expected {wanted}")
 
 
-def _check_sizes(metadata: Any, schema: Any, *, rows: int, size: int) -> None:
-    """Refuse a file that says it unpacks to more than its rows can need."""
-    width = sum(_width(field.type) for field in schema)
-    allowed = 2 * rows * width + 65_536 * (1 + len(schema))
-    group = metadata.row_group(0)
-    unpacked = [int(group.column(n).total_uncompressed_size) for n in range(group.num_columns)]
-    packed = [int(group.column(n).total_compressed_size) for n in range(group.num_columns)]
-    if min(unpacked + packed) < 0 or sum(unpacked) > allowed:
-        raise _bad(f"{rows} rows that unpack to {sum(unpacked)} bytes, expected at most {allowed}")
-    if sum(packed) > size:
-        raise _bad(f"columns of {sum(packed)} bytes in a file of {size}")
+def _check_size(schema: Any, shape: Shape) -> None:
+    """Refuse a file that unpacks to more than its rows can need."""
+    allowed = 2 * shape.rows * sum(_width(field.type) for field in schema) + 65_536 * (1 + len(schema))
+    if shape.unpacked_bytes > allowed or shape.columns != len(schema):
+        raise bad(
+            f"{shape.rows} rows in {shape.columns} columns that unpack to {shape.unpacked_bytes} bytes, "
+            f"expected {len(schema)} columns and at most {allowed} bytes"
+        )
 
 
 def _width(kind: Any) -> int:
@@ -197,7 +184,7 @@ def _width(kind: Any) -> int:
 def _calls(metadata: Mapping[bytes, bytes]) -> tuple[Mapping[str, Any], ...]:
     stored = metadata.get(_CALLS_KEY)
     if stored is None:
-        raise _bad(f"metadata {_CALLS_KEY.decode()} is missing")
+        raise bad(f"metadata {_CALLS_KEY.decode()} is missing")
     return _check_calls(stored)
 
 
@@ -205,9 +192,9 @@ def _check_calls(stored: bytes) -> tuple[Mapping[str, Any], ...]:
     try:
         calls = read_stored(stored, limit_bytes=MAX_CALLS_BYTES)
     except CanonicalError as error:
-        raise _bad(f"policy calls: {error.message}") from None
+        raise bad(f"policy calls: {error.message}") from None
     if not isinstance(calls, list):
-        raise _bad("policy calls are not a list")
+        raise bad("policy calls are not a list")
     _refuse_deep_calls(calls)
     return tuple(calls)
 
@@ -216,7 +203,7 @@ def _calls_text(calls: Sequence[Mapping[str, Any]]) -> bytes:
     _refuse_deep_calls(calls)
     text = canonical_json([dict(call) for call in calls])
     if len(text) > MAX_CALLS_BYTES:
-        raise _bad(f"policy calls take {len(text)} bytes, at most {MAX_CALLS_BYTES} are stored")
+        raise bad(f"policy calls take {len(text)} bytes, at most {MAX_CALLS_BYTES} are stored")
     return text
 
 
@@ -226,12 +213,12 @@ def _refuse_deep_calls(calls: Sequence[Any]) -> None:
             value is None or type(value) in (int, str) for value in call.values()
         )
         if not flat:
-            raise _bad(f"policy call {number} is not a flat object of integers, texts and nulls")
+            raise bad(f"policy call {number} is not a flat object of integers, texts and nulls")
 
 
 def _action_field(action: NDArray[np.float64]) -> Any:
     if action.ndim != 2 or not 1 <= action.shape[1] <= MAX_DIM:
-        raise _bad(f"action has shape {action.shape}, expected (T, dim)")
+        raise bad(f"action has shape {action.shape}, expected (T, dim)")
     return pa.field("action", pa.list_(_item(), action.shape[1]), metadata={"meaning": "executed; null at row 0"})
 
 
@@ -249,7 +236,7 @@ def _action_array(action: NDArray[np.float64]) -> Any:
 def _actions(table: Any) -> NDArray[np.float64]:
     column = _one_chunk(table, "action")
     if column.null_count != 1 or column[0].is_valid:
-        raise _bad(f"column action has {column.null_count} nulls, expected one, at row 0")
+        raise bad(f"column action has {column.null_count} nulls, expected one, at row 0")
     dim = int(column.type.list_size)
     rest = column.slice(1).flatten()
     return _checked_numbers("action", rest, rows=table.num_rows - 1, dim=dim)
@@ -261,14 +248,14 @@ def _item() -> Any:
 
 def _measured_field(column: Column) -> Any:
     if not 1 <= column.dim <= MAX_DIM:
-        raise _bad(f"column {column.name}: dim {column.dim}, expected 1 to {MAX_DIM}")
+        raise bad(f"column {column.name}: dim {column.dim}, expected 1 to {MAX_DIM}")
     kind = pa.float64() if column.dim == 1 else pa.list_(_item(), column.dim)
     return pa.field(column.name, kind, nullable=False, metadata={"unit": column.unit, "meaning": column.meaning})
 
 
 def _measured_array(values: NDArray[np.float64], column: Column, *, rows: int) -> Any:
     if values.shape != (rows, column.dim):
-        raise _bad(f"column {column.name} has shape {values.shape}, expected ({rows}, {column.dim})")
+        raise bad(f"column {column.name} has shape {values.shape}, expected ({rows}, {column.dim})")
     flat = pa.array(np.ascontiguousarray(_finite(column.name, values), dtype=np.float64).ravel())
     if column.dim == 1:
         return flat
@@ -277,39 +264,39 @@ def _measured_array(values: NDArray[np.float64], column: Column, *, rows: int) -
 
 def _finite(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
-        raise _bad(f"column {name} holds NaN or infinity")
+        raise bad(f"column {name} holds NaN or infinity")
     return values
 
 
 def _digests(digests: Sequence[str], *, rows: int) -> Any:
     if len(digests) != rows or any(len(digest) != 64 for digest in digests):
-        raise _bad(f"{len(digests)} state digests, expected {rows} of 64 hex digits")
+        raise bad(f"{len(digests)} state digests, expected {rows} of 64 hex digits")
     try:
         packed = bytes.fromhex("".join(digests))
     except ValueError:
-        raise _bad("a state digest is not hexadecimal") from None
+        raise bad("a state digest is not hexadecimal") from None
     if len(packed) != 32 * rows:
-        raise _bad("a state digest holds blanks")
+        raise bad("a state digest holds blanks")
     return pa.FixedSizeBinaryArray.from_buffers(_DIGEST, rows, [None, pa.py_buffer(packed)])
 
 
 def _wall(wall_us: NDArray[np.int64], *, rows: int) -> NDArray[np.int64]:
     if wall_us.shape != (rows,) or wall_us.dtype != np.int64:
-        raise _bad(f"step_wall_us is {wall_us.dtype} of shape {wall_us.shape}, expected int64 ({rows},)")
+        raise bad(f"step_wall_us is {wall_us.dtype} of shape {wall_us.shape}, expected int64 ({rows},)")
     return wall_us
 
 
 def _one_chunk(table: Any, name: str) -> Any:
     chunks = table.column(name).chunks
     if len(chunks) != 1:
-        raise _bad(f"column {name} is in {len(chunks)} pieces")
+        raise bad(f"column {name} is in {len(chunks)} pieces")
     return chunks[0]
 
 
 def _plain(table: Any, name: str) -> NDArray[Any]:
     column = _one_chunk(table, name)
     if column.null_count:
-        raise _bad(f"column {name} holds {column.null_count} nulls")
+        raise bad(f"column {name} holds {column.null_count} nulls")
     numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return numbers
 
@@ -317,17 +304,13 @@ def _plain(table: Any, name: str) -> NDArray[Any]:
 def _numbers(table: Any, name: str, *, dim: int) -> NDArray[np.float64]:
     column = _one_chunk(table, name)
     if column.null_count:
-        raise _bad(f"column {name} holds {column.null_count} nulls")
+        raise bad(f"column {name} holds {column.null_count} nulls")
     flat = column if dim == 1 and column.type == pa.float64() else column.flatten()
     return _checked_numbers(name, flat, rows=table.num_rows, dim=dim)
 
 
 def _checked_numbers(name: str, flat: Any, *, rows: int, dim: int) -> NDArray[np.float64]:
     if flat.null_count or math.prod((rows, dim)) != len(flat):
-        raise _bad(f"column {name} holds {len(flat)} numbers, {flat.null_count} null, expected {rows * dim}")
+        raise bad(f"column {name} holds {len(flat)} numbers, {flat.null_count} null, expected {rows * dim}")
     values: NDArray[np.float64] = flat.to_numpy(zero_copy_only=False).reshape(rows, dim)
     return _finite(name, values)
-
-
-def _bad(message: str) -> EvidenceError:
-    return EvidenceError(f"trace_malformed: {message}", code="trace_malformed")

@@ -1,0 +1,184 @@
+"""A strict look at a Parquet file's footer and page headers, before any library reads it.
+
+The library trusts what a footer declares: a forged one can make it allocate gigabytes or end the process. So every
+offset, size and count is compared with the bytes that are there, and only the plain layout that
+``trialplate.store.traces`` writes is let through: one row group, zstd data pages, nothing between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trialplate.errors import EvidenceError
+
+MARK = b"PAR1"
+_MAX_ITEMS = 100_000
+_MAX_DEPTH = 12
+_ZSTD = 6
+_DATA_PAGE = 0
+_MAX_PAGE_HEADER_BYTES = 256
+Struct = dict[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a file declares, after every size was found to agree with its bytes."""
+
+    rows: int
+    columns: int
+    unpacked_bytes: int
+    """Sum over all columns, as declared and as the page headers say."""
+
+
+def look_at(data: bytes, *, max_rows: int) -> Shape:
+    """Check the outer form of a Parquet file. Raises EvidenceError ``trace_malformed``."""
+    if len(data) < 12 or data[:4] != MARK or data[-4:] != MARK:
+        raise bad(f"{len(data)} bytes without the Parquet mark at both ends: cut short, or another format")
+    size = int.from_bytes(data[-8:-4], "little")
+    start = len(data) - 8 - size
+    if start < 4:
+        raise bad(f"a footer of {size} bytes in a file of {len(data)}")
+    reader = _Reader(data, start, len(data) - 8)
+    footer = reader.struct()
+    if reader.place != reader.stop:
+        raise bad(f"{reader.stop - reader.place} bytes behind the footer")
+    if set(footer) & {8, 9}:
+        raise bad("the file is encrypted")
+    rows, groups = _integer(footer, 3, "num_rows"), _structs(footer, 4, "row groups")
+    if not 1 <= rows <= max_rows:
+        raise bad(f"{rows} rows declared, expected 1 to {max_rows}")
+    if len(groups) != 1 or _integer(groups[0], 3, "rows of the row group") != rows:
+        raise bad(f"{len(groups)} row groups, expected one that holds all {rows} rows declared")
+    chunks = _structs(groups[0], 1, "columns")
+    place, unpacked = 4, 0
+    for number, chunk in enumerate(chunks):
+        place, size = _check_chunk(data, chunk, number, place=place, stop=start)
+        unpacked += size
+    if place != start:
+        raise bad(f"{start - place} bytes between the last column and the footer")
+    return Shape(rows, len(chunks), unpacked)
+
+
+def _check_chunk(data: bytes, chunk: Struct, number: int, *, place: int, stop: int) -> tuple[int, int]:
+    """Return (offset behind the column, bytes it unpacks to); it must start at ``place`` and hold data pages only."""
+    name = f"column {number}"
+    if set(chunk) - {2, 3} or not isinstance(chunk.get(3), dict):
+        raise bad(f"{name}: expected plain column metadata, found the members {sorted(chunk)}")
+    meta: Struct = chunk[3]
+    if meta.get(4) != _ZSTD or set(meta) & {10, 11, 14, 15}:
+        raise bad(f"{name}: expected zstd pages without dictionary, index or filter")
+    if _integer(meta, 9, f"{name}: page offset") != place:
+        raise bad(f"{name}: starts at {meta[9]}, expected {place}")
+    packed, unpacked = _integer(meta, 7, f"{name}: size"), _integer(meta, 6, f"{name}: unpacked size")
+    end = place + packed
+    if end > stop:
+        raise bad(f"{name}: {packed} bytes from {place}, past the footer at {stop}")
+    seen_unpacked = seen_values = 0
+    while place < end:
+        reader = _Reader(data, place, min(end, place + _MAX_PAGE_HEADER_BYTES))
+        header = reader.struct()
+        if header.get(1) != _DATA_PAGE or set(header) - {1, 2, 3, 4, 5} or not isinstance(header.get(5), dict):
+            raise bad(f"{name}: expected data pages, found a page with the members {sorted(header)}")
+        seen_unpacked += _integer(header, 2, f"{name}: unpacked page") + reader.place - place
+        seen_values += _integer(header[5], 1, f"{name}: values of a page")
+        place = reader.place + _integer(header, 3, f"{name}: page")
+    if place != end or seen_unpacked != unpacked or seen_values != _integer(meta, 5, f"{name}: values"):
+        raise bad(f"{name}: its pages do not add up to the sizes that the footer declares")
+    return end, unpacked
+
+
+def _integer(struct: Struct, member: int, name: str) -> int:
+    value = struct.get(member)
+    if type(value) is not int or value < 0:
+        raise bad(f"{name}: expected an integer from 0, found {value!r}")
+    return value
+
+
+def _structs(struct: Struct, member: int, name: str) -> list[Struct]:
+    value = struct.get(member)
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise bad(f"{name}: expected a list of structures")
+    return value
+
+
+def bad(message: str) -> EvidenceError:
+    """Return the error of a malformed trace, to be raised."""
+    return EvidenceError(f"trace_malformed: {message}", code="trace_malformed")
+
+
+class _Reader:
+    """Reads Thrift's compact protocol between two offsets; nothing is allocated for what cannot be there."""
+
+    def __init__(self, data: bytes, place: int, stop: int) -> None:
+        self._data, self.place, self.stop = data, place, stop
+        self._items = 0
+
+    def struct(self, depth: int = 0) -> Struct:
+        """Return member number -> value."""
+        if depth > _MAX_DEPTH:
+            raise bad("the footer is nested too deeply")
+        members: Struct = {}
+        number = 0
+        while header := self._byte():
+            number = number + (header >> 4) if header >> 4 else self._signed()
+            if number in members:
+                raise bad(f"member {number} stands twice")
+            members[number] = header & 15 == 1 if header & 15 in (1, 2) else self._value(header & 15, depth)
+        return members
+
+    def _value(self, kind: int, depth: int) -> Any:
+        self._items += 1
+        if self._items > _MAX_ITEMS:
+            raise bad(f"more than {_MAX_ITEMS} items in the footer")
+        readers: dict[int, Callable[[], Any]] = {
+            1: self._byte,
+            2: self._byte,
+            3: self._byte,
+            4: self._signed,
+            5: self._signed,
+            6: self._signed,
+            7: lambda: self._bytes(8),
+            8: lambda: self._bytes(self._unsigned()),
+            9: lambda: self._list(depth),
+            10: lambda: self._list(depth),
+            12: lambda: self.struct(depth + 1),
+        }
+        if kind not in readers:
+            raise bad(f"type {kind} does not occur in a footer")
+        return readers[kind]()
+
+    def _list(self, depth: int) -> list[Any]:
+        if depth > _MAX_DEPTH:
+            raise bad("the footer is nested too deeply")
+        header = self._byte()
+        count = header >> 4 if header >> 4 != 15 else self._unsigned()
+        if count > self.stop - self.place:
+            raise bad(f"a list of {count} items in {self.stop - self.place} bytes")
+        return [self._value(header & 15, depth + 1) for _ in range(count)]
+
+    def _byte(self) -> int:
+        if self.place >= self.stop:
+            raise bad("the footer or a page header ends too early")
+        self.place += 1
+        return self._data[self.place - 1]
+
+    def _bytes(self, count: int) -> bytes:
+        if count > self.stop - self.place:
+            raise bad(f"a text of {count} bytes in {self.stop - self.place}")
+        self.place += count
+        return self._data[self.place - count : self.place]
+
+    def _unsigned(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise bad("an integer of more than ten bytes")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
