@@ -6,6 +6,7 @@ Source: fair pick-and-place protocol, section 4.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -17,6 +18,7 @@ from trialplate.errors import HarnessFault, PolicyFault, SensorInvalid, UsageErr
 from trialplate.interfaces import ResetEvidence, Scenario, Sensed
 from trialplate.record import Event, Measurement
 from trialplate.suites.pick_place.channels import OBJECT_ESTIMATE, action_spec, profiles
+from trialplate.suites.pick_place.expected_scene import expected_scene
 from trialplate.suites.pick_place.scene_spec import read_scene
 from trialplate.suites.pick_place.settings import suite_settings
 from trialplate.suites.pick_place.world.readback import check_applied_scene, read_applied_scene, read_disturbances
@@ -44,6 +46,12 @@ BODIES = ("own",)
 OPEN_BEFORE_FIRST_COMMAND = -1.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    scene: Mapping[str, Any]
+    sha256: str
+
+
 class PickPlace:
     """One world of the suite; implements :class:`trialplate.interfaces.Environment`.
 
@@ -61,6 +69,7 @@ class PickPlace:
         self._action = action_spec(self._settings)
         self._low, self._high = np.array(self._action.low), np.array(self._action.high)
         self._cache = WorldCache()
+        self._expected: dict[str, _Expected] = {}
         self._controller = CartesianController(settings=IkSettings(**self._settings.inverse_kinematics))
         self._scene_sha256: str | None = None
         self._rig: tuple[str, CameraRig] | None = None
@@ -80,7 +89,8 @@ class PickPlace:
         model, data = self._world.model, self._world.data
         robot = self.robot
         applied = read_applied_scene(model, data, robot=robot, schema=settings.readback_schema)
-        check_applied_scene(scenario, applied)
+        expected = self._expected_scene(scenario, scene_sha256)
+        check_applied_scene(scenario, applied, expected=expected.scene)
         self._controller.reset(settings.robot.home_joint_pos_rad)
         self._grasp = GraspAttachment(model, name=ATTACHMENT, pads=robot.pads, settings=attachment_settings(settings))
         self._ctrl = data.ctrl.copy()
@@ -95,7 +105,7 @@ class PickPlace:
         self._events.clear()
         if self._rig is not None:
             self._rig[1].reset()
-        return ResetEvidence(applied, document_sha256(applied), initial_sha256)
+        return ResetEvidence(applied, expected.sha256, initial_sha256)
 
     def sense(self, cameras: Sequence[str], *, proprio: Sequence[str]) -> Sensed:
         """Read the named channels; nothing else is rendered. Raises SensorInvalid."""
@@ -176,6 +186,13 @@ class PickPlace:
     def world(self) -> World:
         """The compiled world of the present episode; for tests and measurements of the harness."""
         return self._world
+
+    def _expected_scene(self, scenario: Scenario, scene_sha256: str) -> _Expected:
+        """Return what the scenario promises, rebuilt from it once; an equal readback has the same digest."""
+        if scene_sha256 not in self._expected:
+            scene = expected_scene(scenario.parameters)
+            self._expected[scene_sha256] = _Expected(scene, document_sha256(scene))
+        return self._expected[scene_sha256]
 
     def _build(self, scenario: Scenario) -> World:
         settings = self._settings

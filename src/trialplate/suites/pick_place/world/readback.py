@@ -5,6 +5,7 @@ Source: fair pick-and-place protocol, section 3, readback schema 1.1.0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -12,7 +13,7 @@ import mujoco
 from trialplate.canonical import binary32
 from trialplate.errors import SceneMismatch
 from trialplate.interfaces import Scenario
-from trialplate.suites.pick_place.expected_scene import directions, numbers, verify_scene
+from trialplate.suites.pick_place.expected_scene import differences, directions, numbers
 from trialplate.suites.pick_place.world.scene import DISTURBANCE_FIELDS, DISTURBANCE_NUMERIC, PRIMARY, WRIST
 from trialplate.worlds.panda import PandaNames
 
@@ -64,9 +65,12 @@ def read_disturbances(model: mujoco.MjModel) -> list[dict[str, Any]]:
     return [{"start_step": int(row[0]), "duration_steps": int(row[1]), "force_n": numbers(row[2:])} for row in rows]
 
 
-def check_applied_scene(scenario: Scenario, applied: dict[str, Any]) -> None:
-    """Compare a readback with the scenario. Raises SceneMismatch that names pointer, promise and finding."""
-    found = verify_scene(scenario.document(), applied)
+def check_applied_scene(scenario: Scenario, applied: Mapping[str, Any], *, expected: Mapping[str, Any]) -> None:
+    """Compare a readback with what the scenario promises (``expected_scene`` of its parameters).
+
+    Raises SceneMismatch that names pointer, promise and finding.
+    """
+    found = list(differences(expected, applied, pointer=""))
     if not found:
         return
     shown = "; ".join(
