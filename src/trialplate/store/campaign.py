@@ -272,6 +272,7 @@ class CampaignWriter:
 
     def _refuse(self, row: Row, end: Mapping[str, Any]) -> None:
         """Refuse an end that no open attempt waits for, or a row that is not of it, before anything is written."""
+        self._journal.refuse_if_unusable()
         wrong = self._ledger.check("attempt.end", end, place="attempt.end")
         planned = self.plan.planned(row.trial_id)
         found = [wrong] if wrong is not None else []

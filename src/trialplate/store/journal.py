@@ -118,7 +118,7 @@ class Journal:
 
         Raises StorageFailure (nothing is accepted afterwards), CanonicalError (nothing was written).
         """
-        self._refuse_if_unusable()
+        self.refuse_if_unusable()
         last = self.head
         record = make_record(kind, data, seq=last.count, prev_sha256=last.head_sha256, stamp=self._clock())
         line = record_line(record)
@@ -155,7 +155,8 @@ class Journal:
             self._unusable = "it was closed"
             self._disk.close(descriptor)
 
-    def _refuse_if_unusable(self) -> None:
+    def refuse_if_unusable(self) -> None:
+        """Raise when nothing more is accepted: after a failure, after the end, or in a forked child."""
         if os.getpid() != self._pid:
             raise UsageError(
                 f"{self.path} belongs to process {self._pid}; this is process {os.getpid()}: hand results to it",
