@@ -6,7 +6,6 @@ again and compares bytes. Source: fair pick-and-place protocol, section 3.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +18,6 @@ from trialplate.errors import DocumentFault, ProtocolError
 from trialplate.interfaces import Scenario
 from trialplate.suites.pick_place import placing, staging
 from trialplate.suites.pick_place.draw import Draw
-from trialplate.suites.pick_place.placing import Spot
 from trialplate.suites.pick_place.scene_spec import Scene, read_scene
 
 SUITE_NAME = "pick-place"
@@ -229,8 +227,3 @@ def _entry_faults(entry: Mapping[str, Any], n: int, *, domain: str, variant: str
 def scenarios() -> tuple[Scenario, ...]:
     """Return the scenarios of the shipped manifest, in order."""
     return load_manifest(MANIFEST_PATH.read_bytes())
-
-
-def distance_m(spot: Spot) -> float:
-    """Return how far the block has to be carried, on the table."""
-    return math.dist(spot.start_m, spot.goal_m)
