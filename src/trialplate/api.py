@@ -79,7 +79,7 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     schedule = make_schedule(protocol.protocol, select_scenarios(protocol.protocol, suite))
     document = lock_document(protocol.protocol, suite, base=protocol.base, schedule=schedule)
     for arm in document["arms"]:
-        seat_arm(arm, suite, base=protocol.base).policy.close()
+        seat_arm(arm, suite, base=protocol.base, simulator=document["simulator"]).policy.close()
     disk = Disk()
     disk.make_folder(path.parent)
     write_new(disk, path, lock_bytes(document), mode=0o444)

@@ -165,7 +165,8 @@ class Suite:
     """A packaged benchmark. Importing one imports no simulator: heavy parts are ``module:attr`` names.
 
     ``environment``: called as ``factory(body=..., profile=...)``. ``identity``: called without arguments, returns
-    the simulator and rendering facts that belong into the lock. ``sources``: folders or files that can change a
+    the simulator and rendering facts that belong into the lock; its ``rendering`` is None, or has ``renderer`` (None
+    where nothing can draw, with ``reason``). ``sources``: folders or files that can change a
     number; they are hashed by content.
     """
 

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from trialplate.canonical import array_digest, env_seed, policy_seed, sha256_hex
-from trialplate.errors import HarnessFault
+from trialplate.errors import HarnessFault, Unavailable
 from trialplate.interfaces import Environment, Scenario, Suite
 from trialplate.policies.in_process import load_policy
 from trialplate.policies.matching import refuse_mismatch
@@ -46,7 +46,12 @@ class Bench:
     def seat(self, arm: str) -> Seat:
         """Return the loaded arm, checked against the suite. Raises LockError when it does not fit."""
         if arm not in self._seats:
-            self._seats[arm] = seat_arm(self._arms[arm], self._suite, base=Path(self._plan.lock["base"]))
+            self._seats[arm] = seat_arm(
+                self._arms[arm],
+                self._suite,
+                base=Path(self._plan.lock["base"]),
+                simulator=self._plan.lock["simulator"],
+            )
         return self._seats[arm]
 
     def run(self, trial: Trial, *, attempt: int) -> tuple[Row, bytes | None]:
@@ -150,8 +155,11 @@ class Bench:
         )
 
 
-def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path) -> Seat:
-    """Load an arm of the lock and check its declaration against the suite. Raises LockError."""
+def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path, simulator: Mapping[str, Any]) -> Seat:
+    """Load an arm of the lock and check its declaration against the suite.
+
+    Raises LockError when it does not fit, Unavailable when it wants cameras and nothing can draw here.
+    """
     weights = tuple(shard["path"] for shard in arm["weights"])
     policy = load_policy(arm["reference"], base=base, weights=weights, options=arm["options"])
     spec = policy.spec()
@@ -162,6 +170,10 @@ def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path) -> Seat:
         action=suite.action,
         replan_interval=arm["replan_interval"],
     )
+    drawing = simulator.get("rendering")
+    if spec.cameras and (drawing is None or drawing["renderer"] is None):
+        why = drawing["reason"] if drawing else "this suite has no cameras"
+        raise Unavailable(f"arm {arm['name']!r} wants cameras {', '.join(spec.cameras)}: {why}")
     return Seat(policy, spec, privileged=arm["privileged"], registration_sha256=arm["registration_sha256"])
 
 

@@ -89,7 +89,7 @@ def _refuse_unfit(lock: Lock) -> None:
     suite = load_suite(protocol.suite.name)
     refuse_if_changed(lock, identity(protocol, suite, base=lock.base))
     for arm in lock.document["arms"]:
-        seat_arm(arm, suite, base=lock.base).policy.close()
+        seat_arm(arm, suite, base=lock.base, simulator=lock.document["simulator"]).policy.close()
 
 
 def _open(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:

@@ -78,6 +78,11 @@ def run_attempt(
         )
     except (PolicyFault, HarnessFault) as fault:
         attempt.termination, attempt.fault = "fault", fault
+    except TrialplateError:
+        raise  # the run itself cannot go on: nothing to charge to this attempt
+    except Exception as error:  # whatever the policy raises was charged to it already; this is the world's or ours
+        message = f"{type(error).__name__} in the world or the loop: {error}"[:512]
+        attempt.termination, attempt.fault = "fault", HarnessFault(message, code="simulator_crash")
     attempt.events += environment.drain_events()
     return attempt
 

@@ -165,3 +165,13 @@ def test_the_recorded_trace_holds_one_state_digest_per_step_and_the_start() -> N
     assert len(trace.state_sha256) == 6
     assert len(set(trace.state_sha256)) == 6
     assert trace.measured["hand_m"][:, 0] == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.2, 0.25])
+
+
+def test_an_unexpected_error_of_the_world_is_a_fault_of_the_harness_not_a_lost_run() -> None:
+    class Broken(ToyWorld):
+        def step(self, action: Any) -> Any:
+            raise ZeroDivisionError("bad world")
+
+    attempt = _run(Scripted(lambda call: ActionChunk([[0.0, 0.0]])), world=Broken(body="own", profile="standard"))
+    assert isinstance(attempt.fault, HarnessFault)
+    assert "ZeroDivisionError" in attempt.fault.message
