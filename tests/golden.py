@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,15 @@ def make_trace(seed: int, *, steps: int = 4) -> Trace:
     )
 
 
+@cache
+def _stored_trace(seed: int) -> tuple[Trace, bytes]:
+    trace = make_trace(seed)
+    return trace, trace_bytes(trace, COLUMNS)
+
+
 def make_row(planned: Planned, *, attempt: int = 0, **changes: Any) -> tuple[Row, bytes]:
     """A row of a planned trial, and the bytes of its trace."""
-    trace = make_trace(planned.ordinal * 100 + attempt)
-    data = trace_bytes(trace, COLUMNS)
+    trace, data = _stored_trace(planned.ordinal * 100 + attempt)
     row = Row(
         trial_id=planned.trial_id,
         ordinal=planned.ordinal,

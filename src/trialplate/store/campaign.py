@@ -254,6 +254,7 @@ class CampaignWriter:
         self._journal.close()
 
     def _append(self, kind: str, data: Mapping[str, Any], *, tolerated: str = "") -> Record:
+        self._journal.refuse_if_unusable()
         wrong = self._ledger.check(kind, data, place=f"line {len(self._journal.records)}")
         if wrong is not None and wrong.code != tolerated:
             raise UsageError(f"{kind} refused: expected {wrong.expected}, got {wrong.found}", code=wrong.code)
@@ -314,10 +315,11 @@ class CampaignWriter:
         close = self._ledger.close
         if close is None:
             return
-        lines = [self._row_line(attempt) for attempt in close.ended]
-        self._disk.replace(self.folder / ROWS, b"".join(lines))
         document = completion_document(self.plan, close, self._journal.head)
-        self._disk.replace(self.folder / COMPLETION, canonical_json(document))
+        with self._failing_for_good():
+            lines = [self._row_line(attempt) for attempt in close.ended]
+            self._disk.replace(self.folder / ROWS, b"".join(lines))
+            self._disk.replace(self.folder / COMPLETION, canonical_json(document))
 
     def _row_line(self, attempt: Attempt) -> bytes:
         data = self._disk.read(self.folder / attempt.folder / ROW)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from golden import (
     StepClock,
     again,
@@ -25,7 +26,6 @@ from golden import (
     run_trial,
     snapshot,
 )
-
 from trialplate.canonical import canonical_json, read_stored, sha256_hex
 from trialplate.errors import EvidenceError, LockError, StorageFailure, TrialplateError, UsageError
 from trialplate.store.campaign import CampaignWriter, write_derived, write_lock
