@@ -49,6 +49,8 @@ def parse_row(data: bytes, path: str) -> Row:
         raise problem("schema_mismatch", path, expected="the members of a row", found=error) from None
     if (wrong := _wrong_type(row, "")) is not None:
         raise _mistyped(path, *wrong)
+    if canonical_json(row.document()) != data:
+        raise problem("schema_mismatch", path, expected="a row that writes back as it reads", found="another form")
     return row
 
 

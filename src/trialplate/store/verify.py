@@ -116,12 +116,14 @@ def _check_evidence(path: Path, folder: Folder, contents: Contents, found: _Foun
         plan = _check_lock(lock_bytes, journal, found)
     if plan is None:
         return None
+    before = len(found.findings)
     state = _check_chain(folder, contents, journal, plan, found)
+    whole = all(item.path != JOURNAL for item in found.findings[before:])
     ledger = Ledger(plan)
     for record in state.records:
         found.findings += ledger.take(record)
     _check_lock_time(plan, ledger, found)
-    if state.status == "clean":  # else what the lost records account for cannot be told from what is extra
+    if whole:  # else what the lost records account for cannot be told from what is extra
         found.findings += ledger.coverage()
         _check_names(contents, state, ledger, found)
     rows = []
@@ -160,18 +162,19 @@ def _check_chain(folder: Folder, contents: Contents, journal: bytes, plan: Plan,
     with found.keeping():
         if HEAD in contents.files:
             head = read_head(folder.read(HEAD, limit_bytes=MAX_LINE_BYTES))
+    if JOURNAL not in contents.files and (contents.folders or set(contents.files) - {LOCK, *DERIVED}):
+        found.add("file_missing", JOURNAL, expected="a file", found="none")
     state = scan(journal, lock_sha256=plan.sha256, head=None)
     if state.status != "clean":
         told = scan(journal, lock_sha256=plan.sha256, head=head)
         found.add("journal_broken", JOURNAL, expected="a clean journal", found=why(told))
         return state
     durable = [n for n, record in enumerate(state.records, 1) if record["type"] not in HEADLESS_TYPES]
-    if not durable:
-        return state
-    if HEAD not in contents.files:
+    if durable and HEAD not in contents.files:
         found.add("file_missing", HEAD, expected="a file", found="none")
     elif head is not None:
-        _check_head(head, state.head(durable[-1], lock_sha256=plan.sha256), len(state.records), found)
+        count = durable[-1] if durable else 0
+        _check_head(head, state.head(count, lock_sha256=plan.sha256), len(state.records), found)
     return state
 
 
@@ -187,11 +190,7 @@ def _check_head(head: Head, expected: Head, records: int, found: _Found) -> None
 
 
 def _check_names(contents: Contents, state: Scan, ledger: Ledger, found: _Found) -> None:
-    expected = {LOCK, *DERIVED}
-    if JOURNAL in contents.files or ledger.attempts or any(name.startswith(EPISODES) for name in contents.files):
-        expected.add(JOURNAL)
-    if state.records or JOURNAL in expected:
-        expected.add(HEAD)
+    expected = {LOCK, JOURNAL, HEAD, *DERIVED}
     if any(record["type"] == "recovered" for record in state.records):
         expected.add(PARTIAL)
     if ledger.close is not None:
@@ -201,7 +200,7 @@ def _check_names(contents: Contents, state: Scan, ledger: Ledger, found: _Found)
         expected |= {f"{attempt.folder}/{ROW}", *(artifact["path"] for artifact in end["artifacts"])}
     unfinished = tuple(f"{attempt.folder}/" for attempt in ledger.open_attempts())
     irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
-    for name in sorted(expected - set(contents.files) - irregular - {HEAD, *DERIVED}):
+    for name in sorted(expected - set(contents.files) - irregular - {JOURNAL, HEAD, *DERIVED}):
         found.add("file_missing", name, expected="a file", found="none")
     for name in sorted(set(contents.files) - expected):
         if not name.startswith(unfinished):
