@@ -54,7 +54,7 @@ SUITE = Suite(
     max_steps=_SETTINGS.max_steps,
     bodies=("own",),
     sources=(_HERE, _WORLDS),
-    camera_for_people="primary",
-    filmstrip_note="Primary camera, 3/4 view from the front; the green disc is the goal region.",
+    camera_for_people="people",
+    filmstrip_note="A camera that no arm sees; the green disc is the goal.",
     settings=_SETTINGS.document(),
 )

@@ -35,7 +35,7 @@ from trialplate.suites.pick_place.world.sensing import Proprio, Reader, Views
 from trialplate.worlds.arm_control import CartesianController, IkSettings, Unreachable
 from trialplate.worlds.attachment import GraspAttachment, GripperCommand
 from trialplate.worlds.cameras import CameraRig
-from trialplate.worlds.drawing import RenderSettings, Surface
+from trialplate.worlds.drawing import RenderSettings, Surface, people_settings
 from trialplate.worlds.model_cache import WorldCache
 from trialplate.worlds.panda import PandaNames
 from trialplate.worlds.simulation import InitialState, World, actuator_ids, joint_qpos_address
@@ -252,7 +252,7 @@ class PickPlace:
 
     def _people_surface(self, *, height_px: int, width_px: int) -> Surface:
         scene_sha256 = self._present_scene()
-        wanted = RenderSettings(width_px=width_px, height_px=height_px)
+        wanted = people_settings(height_px=height_px, width_px=width_px)
         if self._surface is None or self._surface[:2] != (scene_sha256, wanted):
             if self._surface is not None:
                 self._surface[2].close()

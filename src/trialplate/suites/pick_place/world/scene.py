@@ -9,6 +9,7 @@ from typing import Any
 import mujoco
 
 from trialplate.suites.pick_place.expected_scene import SHINES_ALONG
+from trialplate.suites.pick_place.geometry import looking
 from trialplate.suites.pick_place.scene_spec import Camera, Light, Movable, Scene, Solid
 from trialplate.suites.pick_place.settings import SuiteSettings
 from trialplate.worlds.attachment import AttachmentSettings, add_attachment
@@ -25,6 +26,9 @@ WRIST = "wrist"
 _GEOM_TYPE = {"box": mujoco.mjtGeom.mjGEOM_BOX, "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER}
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 _LOOK_GROUP = 2  # what a camera sees
+PEOPLE = "people"
+"""Camera of films and filmstrips: near enough to see the fingers. No policy is ever sent it."""
+_PEOPLE_EYE_M, _PEOPLE_TARGET_M, _PEOPLE_FOVY_DEG = (1.25, -0.8, 0.75), (0.46, 0.0, 0.16), 36.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,12 @@ def compose(scene: Scene, settings: SuiteSettings) -> Composed:
     robot = add_panda(spec)
     _add_camera(spec.worldbody, PRIMARY, scene.cameras.primary)
     _add_camera(spec.body(robot.hand_body), WRIST, scene.cameras.wrist)
+    spec.worldbody.add_camera(
+        name=PEOPLE,
+        pos=list(_PEOPLE_EYE_M),
+        quat=list(looking(_PEOPLE_EYE_M, _PEOPLE_TARGET_M)),
+        fovy=_PEOPLE_FOVY_DEG,
+    )
     _add_movable(spec, "block", scene.block)
     for n, thing in enumerate(scene.distractors):
         _add_movable(spec, f"distractor_{n}", thing)
