@@ -152,7 +152,6 @@ class Journal:
         """Give the lock back."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            self._unusable = "it was closed"
             self._disk.close(descriptor)
 
     def refuse_if_unusable(self) -> None:
@@ -164,6 +163,8 @@ class Journal:
             )
         if self._unusable:
             raise StorageFailure(f"{self.path} accepts nothing more: {self._unusable}")
+        if self._descriptor < 0:
+            raise UsageError(f"{self.path} was closed by this writer: resume it to go on", code="writer_closed")
 
     def _read_back(self, line: bytes) -> str:
         """Say whether the file holds what memory says it holds; nothing is retried either way."""

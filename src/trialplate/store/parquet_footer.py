@@ -7,7 +7,6 @@ offset, size and count is compared with the bytes that are there, and only the p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,22 +131,19 @@ class _Reader:
         self._items += 1
         if self._items > _MAX_ITEMS:
             raise bad(f"more than {_MAX_ITEMS} items in the footer")
-        readers: dict[int, Callable[[], Any]] = {
-            1: self._byte,
-            2: self._byte,
-            3: self._byte,
-            4: self._signed,
-            5: self._signed,
-            6: self._signed,
-            7: lambda: self._bytes(8),
-            8: lambda: self._bytes(self._unsigned()),
-            9: lambda: self._list(depth),
-            10: lambda: self._list(depth),
-            12: lambda: self.struct(depth + 1),
-        }
-        if kind not in readers:
-            raise bad(f"type {kind} does not occur in a footer")
-        return readers[kind]()
+        if kind == 8:
+            return self._bytes(self._unsigned())
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind in (9, 10):
+            return self._list(depth)
+        if kind == 12:
+            return self.struct(depth + 1)
+        if kind in (1, 2, 3):
+            return self._byte()
+        if kind == 7:
+            return self._bytes(8)
+        raise bad(f"type {kind} does not occur in a footer")
 
     def _list(self, depth: int) -> list[Any]:
         if depth > _MAX_DEPTH:
@@ -171,8 +167,11 @@ class _Reader:
         return self._data[self.place - count : self.place]
 
     def _unsigned(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
+        value = self._byte()
+        if value < 128:
+            return value
+        value &= 127
+        for shift in range(7, 70, 7):
             byte = self._byte()
             value |= (byte & 127) << shift
             if byte < 128:

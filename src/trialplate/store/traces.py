@@ -116,13 +116,14 @@ def _trace(table: Any, measured: Mapping[str, int], calls: tuple[Mapping[str, An
     steps = _plain(table, "step")
     if not np.array_equal(steps, np.arange(table.num_rows, dtype=np.int32)):
         raise bad("column step is not 0..T")
-    digests = table.column("state_sha256")
+    digests = _one_chunk(table, "state_sha256")
     if digests.null_count:
         raise bad(f"column state_sha256 lacks {digests.null_count} digests")
+    packed = digests.buffers()[1].slice(32 * digests.offset, 32 * len(digests)).to_pybytes().hex()
     return Trace(
         action=_actions(table),
         measured={name: _numbers(table, name, dim=dim) for name, dim in measured.items()},
-        state_sha256=tuple(digest.hex() for digest in digests.to_pylist()),
+        state_sha256=tuple(packed[64 * row : 64 * row + 64] for row in range(len(digests))),
         step_wall_us=_plain(table, "step_wall_us"),
         calls=calls,
     )

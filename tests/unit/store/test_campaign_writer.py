@@ -206,7 +206,7 @@ def test_nothing_is_recorded_before_the_run_is_opened_or_after_it_closed(tmp_pat
         assert _code(UsageError, start) == "journal_broken"
         writer.open_run({})
         writer.close_run(complete=False, reason="stopped by hand")
-        assert _code(UsageError, start) == "journal_broken"
+        assert _code(UsageError, start) == "writer_closed"
 
 
 def test_a_run_with_missing_trials_cannot_be_called_complete(writer: CampaignWriter) -> None:

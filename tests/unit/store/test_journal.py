@@ -206,7 +206,7 @@ def test_a_forked_child_cannot_write(tmp_path: Path) -> None:
 def test_a_closed_journal_accepts_nothing(tmp_path: Path) -> None:
     journal = _new(tmp_path)
     journal.close()
-    with pytest.raises(StorageFailure, match="closed"):
+    with pytest.raises(UsageError, match="closed"):
         journal.append("event", {})
 
 
