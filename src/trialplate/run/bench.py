@@ -59,7 +59,6 @@ class Bench:
         scenario = self._scenarios[trial.scenario]
         seat = self.seat(trial.arm)
         arm = self._arms[trial.arm]
-        seed = env_seed(self._plan.lock_sha256, self._suite.name, scenario=scenario.id, repeat=trial.repeat)
         info = self._info(trial, arm)
         start_ns = perf_counter_ns()
         done = run_attempt(
@@ -68,13 +67,13 @@ class Bench:
             suite=self._suite,
             scenario=scenario,
             info=info,
-            env_seed=seed,
+            env_seed=trial_seed(self._plan, trial),
             limits=self._limits(arm),
         )
         wall_us = (perf_counter_ns() - start_ns) // 1000
         trace = done.recorder.trace()
         data = trace_bytes(trace, columns=self._suite.columns) if trace is not None else None
-        row = self._row(trial, attempt, scenario, done, trace=trace, data=data, env_seed=seed, wall_us=wall_us)
+        row = self._row(trial, attempt, scenario, done, trace=trace, data=data, wall_us=wall_us)
         return row, data
 
     def close(self) -> None:
@@ -114,21 +113,12 @@ class Bench:
 
     def _row(
         self, trial: Trial, attempt: int, scenario: Scenario, done: Attempt, *, trace: Trace | None,
-        data: bytes | None, env_seed: int, wall_us: int,
+        data: bytes | None, wall_us: int,
     ) -> Row:  # fmt: skip
         calls = done.recorder.calls
         latencies = sorted(int(call["latency_us"]) for call in calls)
         return Row(
-            trial_id=trial.trial_id,
-            ordinal=trial.ordinal,
-            attempt=attempt,
-            arm=trial.arm,
-            scenario=scenario.id,
-            family=scenario.family,
-            domain=scenario.domain,
-            variant=scenario.variant,
-            repeat=trial.repeat,
-            env_seed=env_seed,
+            **_trial_facts(self._plan, trial, scenario, attempt=attempt),
             termination=done.termination,
             fault_code=done.fault.code if done.fault else None,
             fault_message=done.fault.message if done.fault else None,
@@ -139,8 +129,6 @@ class Bench:
             rows_dropped=done.rows_dropped,
             initial_state_sha256=done.evidence.initial_state_sha256 if done.evidence else None,
             applied_scene_sha256=done.evidence.applied_scene_sha256 if done.evidence else None,
-            scenario_sha256=scenario.sha256(),
-            registration_sha256=self._arms[trial.arm]["registration_sha256"],
             actions_sha256=array_digest(trace.action) if trace is not None and trace.steps else None,
             trace=_trace_ref(trial, attempt, trace, data),
             events=done.events,
@@ -181,18 +169,8 @@ def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: Harnes
     """Return the row of an attempt that left no recording: interrupted, or lost with its worker (``fault``)."""
     suite = load_suite(plan.lock["suite"]["name"])
     scenario = next(item for item in suite.scenarios() if item.id == trial.scenario)
-    arm = next(item for item in plan.lock["arms"] if item["name"] == trial.arm)
     return Row(
-        trial_id=trial.trial_id,
-        ordinal=trial.ordinal,
-        attempt=attempt,
-        arm=trial.arm,
-        scenario=scenario.id,
-        family=scenario.family,
-        domain=scenario.domain,
-        variant=scenario.variant,
-        repeat=trial.repeat,
-        env_seed=env_seed(plan.lock_sha256, suite.name, scenario=scenario.id, repeat=trial.repeat),
+        **_trial_facts(plan, trial, scenario, attempt=attempt),
         termination="fault" if fault is not None else "interrupted",
         fault_code=fault.code if fault is not None else None,
         fault_message=fault.message if fault is not None else None,
@@ -203,11 +181,33 @@ def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: Harnes
         rows_dropped=0,
         initial_state_sha256=None,
         applied_scene_sha256=None,
-        scenario_sha256=scenario.sha256(),
-        registration_sha256=arm["registration_sha256"],
         actions_sha256=None,
         trace=None,
     )
+
+
+def _trial_facts(plan: BenchPlan, trial: Trial, scenario: Scenario, *, attempt: int) -> dict[str, Any]:
+    """Return the members of a row that say which planned trial it is of."""
+    arm = next(item for item in plan.lock["arms"] if item["name"] == trial.arm)
+    return {
+        "trial_id": trial.trial_id,
+        "ordinal": trial.ordinal,
+        "attempt": attempt,
+        "arm": trial.arm,
+        "scenario": scenario.id,
+        "family": scenario.family,
+        "domain": scenario.domain,
+        "variant": scenario.variant,
+        "repeat": trial.repeat,
+        "env_seed": trial_seed(plan, trial),
+        "scenario_sha256": scenario.sha256(),
+        "registration_sha256": arm["registration_sha256"],
+    }
+
+
+def trial_seed(plan: BenchPlan, trial: Trial) -> int:
+    """Return the environment seed of a trial; the arm is not in it."""
+    return env_seed(plan.lock_sha256, plan.lock["suite"]["name"], scenario=trial.scenario, repeat=trial.repeat)
 
 
 def _trace_ref(trial: Trial, attempt: int, trace: Trace | None, data: bytes | None) -> TraceRef | None:
