@@ -138,6 +138,8 @@ def parse_strict(data: bytes, *, limit_bytes: int = MAX_DOCUMENT_BYTES) -> JsonV
 
 
 def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
     depth, in_string, escaped = 0, False, False
     for character in text:
         if in_string:

@@ -90,6 +90,11 @@ def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bo
         raise UsageError(f"no campaign at {folder}")
     integrity = check(folder)
     findings = list(integrity.findings)
+    findings += [
+        finding("file_extra", name, expected="no such file", found="a derived file that nothing here computes")
+        for name in integrity.unchecked
+        if name not in DERIVED_CODES
+    ]
     view = integrity.view
     if view is not None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+from trialplate.canonical import array_digest
 from trialplate.errors import EvidenceError, nearest
 from trialplate.record import Outcome, Row, StageResult, Status, Trace
 from trialplate.scoring.ladder import Ladder, climb
@@ -91,6 +92,10 @@ def _refuse_contradiction(row: Row, trace: Trace | None) -> None:
         return
     if trace.steps != row.control_steps:
         raise EvidenceError(f"{where}: the row has {row.control_steps} control steps, its trace {trace.steps}")
+    if row.initial_state_sha256 != trace.state_sha256[0]:
+        raise EvidenceError(f"{where}: the state after reset in the row is not the first state of the trace")
+    if trace.steps and row.actions_sha256 != array_digest(trace.action):
+        raise EvidenceError(f"{where}: the digest of the executed actions in the row is not that of the trace")
     found = trace.content_sha256()
     if found != row.trace.content_sha256:
         raise EvidenceError(

@@ -122,6 +122,8 @@ def test_a_row_that_contradicts_itself_is_refused() -> None:
         (replace(good, fault_code="policy_exception"), "names the fault"),
         (replace(good, control_steps=3), "3 control steps, its trace 35"),
         (replace(good, trace=None), "the row names no trace, one was handed over"),
+        (replace(good, initial_state_sha256="9" * 64), "not the first state of the trace"),
+        (replace(good, actions_sha256="9" * 64), "not that of the trace"),
     ):
         with pytest.raises(EvidenceError, match=message):
             score(row, trace)
