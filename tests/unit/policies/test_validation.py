@@ -92,11 +92,20 @@ def test_float32_is_compared_in_float32() -> None:
         control_hz=20.0,
         components=(
             ActionComponent(
-                name="x", dim=1, kind="other", mode="delta", delta_base="step", unit="m", frame=None, rotation=None,
-                gripper=None, low=(-0.05,), high=(0.05,),
+                name="x",
+                dim=1,
+                kind="other",
+                mode="delta",
+                delta_base="step",
+                unit="m",
+                frame=None,
+                rotation=None,
+                gripper=None,
+                low=(-0.05,),
+                high=(0.05,),
             ),
         ),
-    )  # fmt: skip
+    )
     value = np.array([[0.05]], dtype=np.float32)
     assert validate_chunk(value, narrow, max_rows=1).shape == (1, 1)
     with pytest.raises(PolicyFault):

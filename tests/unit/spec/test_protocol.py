@@ -78,7 +78,7 @@ def test_text_that_is_not_toml_names_the_line(toy_protocol: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing.toml"):
+    with pytest.raises(UsageError, match=r"nothing\.toml"):
         api.load_protocol(tmp_path / "nothing.toml")
 
 
