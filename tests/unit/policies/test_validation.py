@@ -15,15 +15,33 @@ SPEC = ActionSpec(
     control_hz=20.0,
     components=(
         ActionComponent(
-            name="delta", dim=6, kind="other", mode="delta", delta_base="step", unit="m", frame="world", rotation=None,
-            gripper=None, low=(-1.0,) * 6, high=(1.0,) * 6,
+            name="delta",
+            dim=6,
+            kind="other",
+            mode="delta",
+            delta_base="step",
+            unit="m",
+            frame="world",
+            rotation=None,
+            gripper=None,
+            low=(-1.0,) * 6,
+            high=(1.0,) * 6,
         ),
         ActionComponent(
-            name="gripper", dim=1, kind="other", mode="absolute", delta_base=None, unit="1", frame=None, rotation=None,
-            gripper=None, low=(-1.0,), high=(1.0,),
+            name="gripper",
+            dim=1,
+            kind="other",
+            mode="absolute",
+            delta_base=None,
+            unit="1",
+            frame=None,
+            rotation=None,
+            gripper=None,
+            low=(-1.0,),
+            high=(1.0,),
         ),
     ),
-)  # fmt: skip
+)
 GOOD = [0.0] * 7
 
 
