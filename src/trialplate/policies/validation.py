@@ -43,7 +43,9 @@ def _as_floats(vectors: Any, spec: ActionSpec) -> NDArray[Any]:
     if isinstance(vectors, np.ndarray):
         if vectors.dtype not in (np.dtype("<f4"), np.dtype("<f8")):
             raise _invalid(f"expected an array of float32 or float64, got dtype {vectors.dtype}")
-        return vectors
+        return np.array(
+            vectors, copy=True, subok=False
+        )  # ours from here on: an arm's subclass may compare as it likes
     if not isinstance(vectors, (list, tuple)):
         raise PolicyFault(f"expected rows of numbers, got {type(vectors).__name__}", code="invalid_response_schema")
     for row, values in enumerate(vectors):

@@ -128,3 +128,17 @@ def test_float32_is_compared_in_float32() -> None:
     assert validate_chunk(value, narrow, max_rows=1).shape == (1, 1)
     with pytest.raises(PolicyFault):
         validate_chunk([[float(value[0, 0])]], narrow, max_rows=1)
+
+
+def test_an_array_that_lies_when_compared_is_checked_as_a_plain_copy() -> None:
+    class Liar(np.ndarray):
+        def __le__(self, other: Any) -> Any:
+            return np.ones(self.shape, dtype=bool)
+
+        __ge__ = __le__
+
+    _refused(np.full((1, 7), 5.0).view(Liar))
+    mine = np.zeros((1, 7))
+    checked = validate_chunk(mine, SPEC, max_rows=1)
+    mine[:] = 9.0
+    assert checked.max() == 0.0
