@@ -112,7 +112,7 @@ def qualify(
 def examine(folder: Path, suite_name: str) -> Qualification:
     """Recompute the exam from the raw campaigns of a folder. Raises EvidenceError when one is missing or broken."""
     suite = load_suite(suite_name)
-    runs = {name: _examined(folder / name) for name in _exam_runs(suite)}
+    runs = {name: _examined(folder / name, suite, control) for name, control in _exam_runs(suite).items()}
     total = len(suite.scenarios())
     checks = [_counted(suite, name, runs[name][1], total) for name in runs]
     oracle = [semantic_outcomes(runs[name][1]) for name in ORACLE_RUNS]
@@ -232,11 +232,16 @@ def _control_protocol(suite: Suite, control: str) -> Protocol:
     )
 
 
-def _examined(folder: Path) -> tuple[CampaignView, tuple[Outcome, ...]]:
+def _examined(folder: Path, suite: Suite, control: str) -> tuple[CampaignView, tuple[Outcome, ...]]:
+    """Verify one control campaign, and that its one arm is the control that its folder is named for."""
     verdict = verify_campaign(folder)
     if verdict.exit_code != 0 or verdict.view is None:
         first = verdict.findings[0]
         raise EvidenceError(f"control campaign {folder}: {first.code} in {first.path}", code="qualification_failed")
+    arms = [(arm["policy"], arm["reference"], arm["options"]) for arm in verdict.view.lock_document["arms"]]
+    expected = [(f"control:{control}", suite.controls[control].policy, {})]
+    if arms != expected:
+        raise EvidenceError(f"{folder} was run by {arms}, expected {expected}", code="qualification_copied")
     return verdict.view, score_view(verdict.view)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from trialplate import api, exam
-from trialplate.errors import LockError, ProtocolError, UsageError
+from trialplate.errors import EvidenceError, LockError, ProtocolError, UsageError
 from trialplate.store.view import read_campaign
 
 
@@ -110,6 +110,11 @@ def test_the_controls_of_the_toy_suite_qualify(tmp_path: Path) -> None:
     assert result.passed, [check for check in result.checks if not check.passed]
     again = exam.examine(tmp_path / "q", "toy")
     assert again.document() == result.document()
+    (tmp_path / "q" / "null").rename(tmp_path / "q" / "null-real")
+    (tmp_path / "q" / "exploit").rename(tmp_path / "q" / "null")
+    (tmp_path / "q" / "null-real").rename(tmp_path / "q" / "exploit")
+    with pytest.raises(EvidenceError, match="expected"):
+        exam.examine(tmp_path / "q", "toy")
 
 
 def test_a_qualification_takes_its_blocker_off_a_confirmatory_campaign(toy_protocol: Path, tmp_path: Path) -> None:
