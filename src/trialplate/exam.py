@@ -239,7 +239,7 @@ def _examined(folder: Path, suite: Suite, control: str) -> tuple[CampaignView, t
         first = verdict.findings[0]
         raise EvidenceError(f"control campaign {folder}: {first.code} in {first.path}", code="qualification_failed")
     arms = [(arm["policy"], arm["reference"], arm["options"]) for arm in verdict.view.lock_document["arms"]]
-    expected = [(f"control:{control}", suite.controls[control].policy, {})]
+    expected: list[tuple[str, str, dict[str, Any]]] = [(f"control:{control}", suite.controls[control].policy, {})]
     if arms != expected:
         raise EvidenceError(f"{folder} was run by {arms}, expected {expected}", code="qualification_copied")
     return verdict.view, score_view(verdict.view)
