@@ -13,7 +13,7 @@ from trialplate.errors import EvidenceError, LockError, ProtocolError, UsageErro
 from trialplate.lock import Lock, lock_bytes, lock_document, read_lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
-from trialplate.run.bench import seat_arm
+from trialplate.run.bench import release, seat_arm
 from trialplate.run.campaign import ExecutorName, Progress, RunReport, run_campaign
 from trialplate.run.schedule import make_schedule
 from trialplate.scoring.analysis import Analysis
@@ -79,7 +79,7 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     schedule = make_schedule(protocol.protocol, select_scenarios(protocol.protocol, suite))
     document = lock_document(protocol.protocol, suite, base=protocol.base, schedule=schedule)
     for arm in document["arms"]:
-        seat_arm(arm, suite, base=protocol.base, simulator=document["simulator"]).policy.close()
+        release(seat_arm(arm, suite, base=protocol.base, simulator=document["simulator"]))
     disk = Disk()
     disk.make_folder(path.parent)
     write_new(disk, path, lock_bytes(document), mode=0o444)

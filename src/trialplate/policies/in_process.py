@@ -29,7 +29,7 @@ def load_policy(
         policy = factory(**keywords)
     except TrialplateError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LockError(
             f"policy {reference!r} could not be made with {sorted(keywords) or 'no arguments'}: "
             f"{type(error).__name__}: {error}",
@@ -63,7 +63,7 @@ def _file_attribute(path: Path, attribute: str) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise LockError(
             f"policy file {path} fails at import: {type(error).__name__}: {error}", code="policy_load"

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
 from trialplate.canonical import array_digest, env_seed, policy_seed, sha256_hex
-from trialplate.errors import HarnessFault, Unavailable
+from trialplate.errors import HarnessFault, LockError, PolicyFault, Unavailable
 from trialplate.interfaces import Environment, Scenario, Suite
+from trialplate.policies.charging import charged
 from trialplate.policies.in_process import load_policy
 from trialplate.policies.matching import refuse_mismatch
 from trialplate.record import EpisodeInfo, Row, Timing, Trace, TraceRef
 from trialplate.registry import load_attribute, load_suite
+from trialplate.run.interrupt import asked
 from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
 from trialplate.run.schedule import Trial
+from trialplate.spec.channels import PolicySpec
 from trialplate.spec.protocol import Budgets
 from trialplate.store.layout import trace_path
 from trialplate.store.traces import trace_bytes
@@ -81,7 +85,7 @@ class Bench:
         for world in self._worlds.values():
             world.close()
         for seat in self._seats.values():
-            seat.policy.close()
+            release(seat)
         self._worlds.clear()
         self._seats.clear()
 
@@ -143,6 +147,12 @@ class Bench:
         )
 
 
+def release(seat: Seat) -> None:
+    """Close an arm; what it raises then comes after its last episode and changes nothing."""
+    with suppress(PolicyFault):
+        charged(seat.policy.close, doing="close", genuine=asked)
+
+
 def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path, simulator: Mapping[str, Any]) -> Seat:
     """Load an arm of the lock and check its declaration against the suite.
 
@@ -150,7 +160,10 @@ def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path, simulator: Map
     """
     weights = tuple(shard["path"] for shard in arm["weights"])
     policy = load_policy(arm["reference"], base=base, weights=weights, options=arm["options"])
-    spec = policy.spec()
+    try:
+        spec = charged(lambda: PolicySpec.model_validate(policy.spec().model_dump()), doing="spec")  # our own copy
+    except PolicyFault as fault:
+        raise LockError(f"arm {arm['name']!r}: {fault.message}", code="policy_spec") from None
     refuse_mismatch(
         arm["name"],
         spec,

@@ -6,12 +6,9 @@ import json
 import os
 import platform
 import secrets
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from trialplate import fingerprint
@@ -19,8 +16,9 @@ from trialplate.errors import LockError, UsageError
 from trialplate.lock import Lock, arm_inputs, identity, locked_inputs, refuse_if_changed
 from trialplate.record import Row
 from trialplate.registry import load_suite
-from trialplate.run.bench import BenchPlan, seat_arm, unfinished_row
+from trialplate.run.bench import BenchPlan, release, seat_arm, unfinished_row
 from trialplate.run.executors import Finished, Task, run_processes, run_serial
+from trialplate.run.interrupt import Interrupt, interruptible
 from trialplate.run.schedule import Trial
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import CampaignWriter
@@ -75,7 +73,7 @@ def run_campaign(
         writer.open_run(_run_facts(lock, workers=workers, executor=executor))
         _end_interrupted(writer, plan)
         writer.inputs_checked(arm_inputs(lock))
-        with _interruptible() as interrupt:
+        with interruptible() as interrupt:
             stopped_by = _run_tasks(
                 writer, lock, plan, workers=workers, executor=executor, interrupt=interrupt, progress=progress
             )
@@ -89,7 +87,7 @@ def _refuse_unfit(lock: Lock) -> None:
     suite = load_suite(protocol.suite.name)
     refuse_if_changed(lock, identity(protocol, suite, base=lock.base))
     for arm in lock.document["arms"]:
-        seat_arm(arm, suite, base=lock.base, simulator=lock.document["simulator"]).policy.close()
+        release(seat_arm(arm, suite, base=lock.base, simulator=lock.document["simulator"]))
 
 
 def _open(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
@@ -181,46 +179,3 @@ def _close(writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str 
     initiated = len(writer.ended_attempts)
     writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)
     return RunReport(folder, complete, initiated, len(lock.document["schedule"]), changed, stopped_by)
-
-
-class Interrupt:
-    """Ctrl-C and SIGTERM: at once while an episode runs, after the write while something is being written."""
-
-    def __init__(self) -> None:
-        self._asked = False
-        self._holding = False
-
-    def ask(self, _signal: int, _frame: FrameType | None) -> None:
-        """Handle the signal."""
-        self._asked = True
-        if not self._holding:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Let a write finish before an interrupt is raised."""
-        self._holding = True
-        try:
-            yield
-        finally:
-            self._holding = False
-        if self._asked:
-            raise KeyboardInterrupt
-
-
-@contextmanager
-def _interruptible() -> Iterator[Interrupt]:
-    """Install the handlers; what is in flight when one fires becomes a visible interrupted attempt."""
-    interrupt = Interrupt()
-    previous = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous[number] = signal.signal(number, interrupt.ask)
-    except ValueError:  # not the main thread: the caller's own handling stands
-        yield interrupt
-        return
-    try:
-        yield interrupt
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

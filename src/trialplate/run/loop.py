@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from trialplate.canonical import array_digest
 from trialplate.errors import HarnessFault, PolicyFault, TrialplateError
 from trialplate.interfaces import Environment, ResetEvidence, Scenario, Sensed, Suite
+from trialplate.policies.charging import charged, recordable, said
 from trialplate.policies.validation import validate_chunk
 from trialplate.record import ActionChunk, EpisodeInfo, Event, Observation, Stop
+from trialplate.run.interrupt import asked
 from trialplate.run.recorder import Recorder
 from trialplate.spec.channels import PolicySpec
 
@@ -92,7 +94,7 @@ def _reset(
 ) -> None:
     start_ns = perf_counter_ns()
     arguments = (info, scenario) if seat.privileged else (info,)
-    charged(lambda: seat.policy.reset(*arguments), doing="reset")
+    charged(lambda: seat.policy.reset(*arguments), doing="reset", genuine=asked)
     attempt.evidence = environment.reset(scenario, seed=env_seed)
     attempt.reset_us = (perf_counter_ns() - start_ns) // 1000
     attempt.recorder.begin(environment.measure(), environment.state_sha256())
@@ -113,18 +115,20 @@ def _control(
     while recorder.steps < limits.max_steps:
         sensed = environment.sense(seat.spec.cameras, proprio=seat.spec.proprio)
         observation = _observation(attempt, seat, sensed, info=info, scenario_sha256=scenario_sha256)
+        shown = seen(sensed)  # before the arm could write into what it is shown
         decision, latency_us = _decide(seat, observation, environment, limits=limits)
-        entry = {"index": observation.call_index, "step": recorder.steps, "latency_us": latency_us, **seen(sensed)}
+        entry = {"index": observation.call_index, "step": recorder.steps, "latency_us": latency_us, **shown}
         if isinstance(decision, Stop):
             recorder.call({**entry, "kind": "stop", "proposed": 0, "executed": 0, "dropped": 0, "rows_sha256": None})
-            attempt.events += (Event(recorder.steps, "policy_stop", str(decision.reason or "")[:512]),)
+            attempt.events += (Event(recorder.steps, "policy_stop", _reason(decision)),)
             return "policy_stop"
         if not isinstance(decision, ActionChunk):
             raise PolicyFault(
                 f"act returned {type(decision).__name__}, expected ActionChunk or Stop",
                 code="invalid_response_schema",
             )
-        rows = validate_chunk(decision.vectors, suite.action, max_rows=limits.max_chunk_length)
+        vectors = decision.vectors
+        rows = _checked(lambda: validate_chunk(vectors, suite.action, max_rows=limits.max_chunk_length))  # noqa: B023
         executed, refusal = _execute(
             recorder, environment, rows[: limits.replan_interval], max_steps=limits.max_steps
         )
@@ -174,7 +178,9 @@ def _observation(
 def _decide(seat: Seat, observation: Observation, environment: Environment, *, limits: Limits) -> tuple[Any, int]:
     arguments = (observation, environment.measure()) if seat.privileged else (observation,)
     start_ns = perf_counter_ns()
-    decision = charged(lambda: seat.policy.act(*arguments), doing=f"act, call {observation.call_index}")
+    decision = charged(
+        lambda: seat.policy.act(*arguments), doing=f"act, call {observation.call_index}", genuine=asked
+    )
     latency_us = (perf_counter_ns() - start_ns) // 1000
     limit_s = limits.call_timeout_s if observation.call_index else limits.first_call_timeout_s
     if latency_us > limit_s * 1e6:
@@ -185,14 +191,22 @@ def _decide(seat: Seat, observation: Observation, environment: Environment, *, l
     return decision, latency_us
 
 
-def charged(call: Callable[[], Any], *, doing: str) -> Any:
-    """Call into a policy; whatever it raises, whatever its type, is the policy's own exception."""
+def _checked(check: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Validate what an arm sent; an answer that makes the check itself fail is the arm's, too."""
     try:
-        return call()
-    except Exception as error:
-        raise PolicyFault(
-            f"policy raised in {doing}: {type(error).__name__}: {error}"[:512], code="policy_exception"
-        ) from error
+        return check()
+    except PolicyFault as fault:
+        raise PolicyFault(recordable(fault.message), code=fault.code) from None
+    except BaseException as error:
+        if asked():
+            raise
+        message = f"an action that cannot be read: {type(error).__name__}: {said(error)}"
+        raise PolicyFault(recordable(message), code="invalid_action") from None
+
+
+def _reason(stop: Stop) -> str:
+    """Return why an arm stopped, as text that can be recorded."""
+    return said(stop.reason) if stop.reason is not None else ""
 
 
 def seen(sensed: Sensed) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trialplate.canonical import canonical_json
 from trialplate.errors import HarnessFault
 from trialplate.record import ActionChunk, EpisodeInfo, Stop
 from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
@@ -175,3 +176,32 @@ def test_an_unexpected_error_of_the_world_is_a_fault_of_the_harness_not_a_lost_r
     attempt = _run(Scripted(lambda call: ActionChunk([[0.0, 0.0]])), world=Broken(body="own", profile="standard"))
     assert isinstance(attempt.fault, HarnessFault)
     assert "ZeroDivisionError" in attempt.fault.message
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(0), GeneratorExit(), ValueError("a\x00b\ud800")])
+def test_an_arm_cannot_call_its_failure_an_interruption_or_break_the_record(error: BaseException) -> None:
+    def act(call: int) -> Any:
+        raise error
+
+    attempt = _run(Scripted(act))
+    assert attempt.fault is not None
+    assert attempt.fault.code == "policy_exception"
+    assert canonical_json(attempt.fault.message)
+
+
+class _Unreadable:
+    def __str__(self) -> str:
+        raise HarnessFault("not me", code="observation_unhealthy")
+
+    __repr__ = __str__
+
+
+def test_a_text_that_raises_when_read_is_never_a_fault_of_the_harness() -> None:
+    stopped = _run(Scripted(lambda call: Stop(_Unreadable())))  # type: ignore[arg-type]
+    assert stopped.termination == "policy_stop"
+    sent = _run(Scripted(lambda call: ActionChunk([[_Unreadable(), 0.0]])))
+    assert sent.fault is not None
+    assert sent.fault.code == "invalid_action"
+    large = _run(Scripted(lambda call: ActionChunk([[10**400, 0]])))
+    assert large.fault is not None
+    assert large.fault.code == "invalid_action"
