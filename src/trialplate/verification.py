@@ -15,6 +15,7 @@ from typing import Any
 from trialplate import fingerprint
 from trialplate.canonical import canonical_json, document_sha256, read_stored
 from trialplate.claims.gate import Claim, judge_claims
+from trialplate.coherence import input_findings, lock_findings, row_findings
 from trialplate.errors import CanonicalError, EvidenceError, TrialplateError, UsageError
 from trialplate.lock import locked_inputs
 from trialplate.record import Outcome, Status
@@ -202,7 +203,7 @@ def claims_bytes(claims: Sequence[Claim], blockers: Sequence[str]) -> bytes:
 
 
 def _recomputed(view: CampaignView, *, ignore: Collection[str], qualified: bool | None) -> list[Finding]:
-    found = [*_suite(view), *_scenes(view)]
+    found = [*_suite(view), *_coherent(view), *_scenes(view)]
     outcomes = score_view(view)
     analysis = analyse_document(outcomes, view.lock_document)
     derived = {"results.jsonl": results_bytes(outcomes), "analysis.json": canonical_json(analysis.document())}
@@ -293,6 +294,14 @@ def _suite(view: CampaignView) -> list[Finding]:
             )
         )
     return found
+
+
+def _coherent(view: CampaignView) -> list[Finding]:
+    try:
+        suite = load_suite(view.lock_document["suite"]["name"])
+    except TrialplateError:
+        return []  # _suite has said so
+    return [*lock_findings(view.lock_document, suite), *input_findings(view), *row_findings(view, suite)]
 
 
 def _scenes(view: CampaignView) -> list[Finding]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trialplate import fingerprint
+from trialplate.admission import select_scenarios
+from trialplate.canonical import document_sha256
 from trialplate.errors import LockError, UsageError
 from trialplate.lock import Lock, arm_inputs, identity, locked_inputs, refuse_if_changed
 from trialplate.record import Row
@@ -19,7 +21,7 @@ from trialplate.registry import load_suite
 from trialplate.run.bench import BenchPlan, release, seat_arm, unfinished_row
 from trialplate.run.executors import Finished, Task, run_processes, run_serial
 from trialplate.run.interrupt import Interrupt, interruptible
-from trialplate.run.schedule import Trial
+from trialplate.run.schedule import Trial, make_schedule
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import CampaignWriter
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
@@ -85,6 +87,11 @@ def _refuse_unfit(lock: Lock) -> None:
     """Fail before the first episode: identity unchanged, every arm loads and fits."""
     protocol = Protocol.model_validate_json(json.dumps(lock.protocol))
     suite = load_suite(protocol.suite.name)
+    scenarios = select_scenarios(protocol, suite)
+    if lock.document["schedule"] != make_schedule(protocol, scenarios):
+        raise LockError("the schedule of the lock is not that of its protocol: it was edited", code="lock_edited")
+    if lock.document["protocol_sha256"] != document_sha256(protocol.document()):
+        raise LockError("protocol_sha256 of the lock is not that of its protocol: it was edited", code="lock_edited")
     refuse_if_changed(lock, identity(protocol, suite, base=lock.base))
     for arm in lock.document["arms"]:
         release(seat_arm(arm, suite, base=lock.base, simulator=lock.document["simulator"]))
