@@ -70,7 +70,7 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     Hashes everything that can change a number, loads every arm once and checks that it fits. Raises LockError
     when an arm does not fit or the folder is already in use.
     """
-    path = Path(into)
+    path = Path(into).resolve()
     if path.suffix != ".json":
         path = path / "lock.json"
     if path.exists():
@@ -97,7 +97,7 @@ def run(
 ) -> Campaign:
     """Run every planned trial of a lock; every attempt becomes evidence. ``into`` defaults to the lock's folder."""
     locked = lock if isinstance(lock, Lock) else read_lock(Path(lock))
-    folder = Path(into) if into is not None else locked.path.parent
+    folder = (Path(into) if into is not None else locked.path.parent).resolve()
     report = run_campaign(locked, folder, workers=workers, executor=executor, resume=resume, progress=progress)
     return Campaign(folder, report)
 

@@ -15,6 +15,7 @@ from trialplate.errors import LockError
 
 _IGNORED_PARTS = {"__pycache__"}
 _IGNORED_SUFFIXES = {".pyc", ".pyo"}
+_CODE_SUFFIXES = {".py", ".so", ".pyd"}
 RUNTIME_ROOT = "trialplate"
 
 
@@ -120,16 +121,16 @@ def checkpoint(paths: Sequence[str], *, base: Path) -> list[dict[str, Any]]:
 def policy_source(reference: str, *, base: Path) -> dict[str, Any]:
     """Return the identity of the code behind ``module:attr`` or ``path/file.py:attr``.
 
-    A file is hashed as it is, with every other Python file of its folder; a module with its whole top-level
-    package. ``git_revision`` is None with a reason when the source is no checkout.
+    A file is hashed with all code in its folder and below; a module with its whole top-level package. Data that
+    the code reads must be named as ``weights``. ``git_revision`` is None with a reason when the source is no
+    checkout.
     """
     module, _, attribute = reference.partition(":")
     path = (base / module).resolve() if module.endswith(".py") else _module_path(module)
     if module.endswith(".py"):
-        files = {file.name: file_sha256(file) for file in sorted(path.parent.glob("*.py"))}
+        files = _code_beside(path)
     else:
-        root = path.parent if path.name == "__init__.py" else path
-        files = {name: digest for name, digest in tree(root).items() if name.endswith(".py")}
+        files = tree(path.parent if path.name == "__init__.py" else path)
     return {
         "module": module,
         "attribute": attribute,
@@ -138,6 +139,19 @@ def policy_source(reference: str, *, base: Path) -> dict[str, Any]:
         "source_sha256": document_sha256(files),
         **_git(path.parent),
     }
+
+
+def _code_beside(path: Path) -> dict[str, str]:
+    """Return the digests of a policy file and of all code in its folder and below, hidden folders left out."""
+    if not path.is_file():
+        raise LockError(f"policy file {path} does not exist", code="policy_missing")
+    found = {}
+    for file in sorted(path.parent.rglob("*")):
+        inside = file.relative_to(path.parent)
+        hidden = any(part.startswith(".") or part in _IGNORED_PARTS for part in inside.parts)
+        if file.suffix in _CODE_SUFFIXES and not hidden and file.is_file():
+            found[inside.as_posix()] = file_sha256(file)
+    return found
 
 
 def _module_path(module: str) -> Path:

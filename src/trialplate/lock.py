@@ -11,7 +11,7 @@ from typing import Any
 from trialplate import fingerprint
 from trialplate.admission import CONTROL_PREFIX, select_scenarios
 from trialplate.canonical import canonical_json, document_sha256, read_stored, sha256_hex
-from trialplate.errors import EvidenceError, LockError
+from trialplate.errors import CanonicalError, LockError
 from trialplate.interfaces import Suite
 from trialplate.registry import load_attribute
 from trialplate.spec.protocol import ArmChoice, Protocol
@@ -117,14 +117,17 @@ def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path) -> dict[str, Any]:
 
 def arm_inputs(lock: Lock) -> dict[str, str]:
     """Hash the policy sources and checkpoints again; return arm -> digest of what is there now."""
-    found = {}
-    for arm in lock.document["arms"]:
-        names = [shard["path"] for shard in arm["weights"]]
-        source = fingerprint.policy_source(arm["reference"], base=lock.base)
-        found[arm["name"]] = document_sha256(
-            {"source": source["source_sha256"], "weights": fingerprint.checkpoint(names, base=lock.base)}
-        )
-    return found
+    return {arm["name"]: _present_inputs(arm, lock.base) for arm in lock.document["arms"]}
+
+
+def _present_inputs(arm: Mapping[str, Any], base: Path) -> str:
+    """Return the digest of an arm's code and weights as they lie, or what is wrong with them."""
+    try:
+        source = fingerprint.policy_source(arm["reference"], base=base)
+        weights = fingerprint.checkpoint([shard["path"] for shard in arm["weights"]], base=base)
+    except (LockError, OSError) as error:
+        return f"cannot be read: {type(error).__name__}"
+    return document_sha256({"source": source["source_sha256"], "weights": weights})
 
 
 def locked_inputs(document: Mapping[str, Any]) -> dict[str, str]:
@@ -136,16 +139,17 @@ def locked_inputs(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a stored lock. Raises LockError when there is none, EvidenceError when it is not canonical."""
+    """Read a stored lock. Raises LockError when there is none or it is not canonical."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise LockError(f"no lock at {path}: {error.strerror}; make one with `trialplate lock`") from None
-    document = read_stored(data)
+    try:
+        document = read_stored(data)
+    except CanonicalError as error:
+        raise LockError(f"{path} is not a lock: {error.message}", code="lock_malformed") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise EvidenceError(
-            f"{path} is not a lock of this version: expected schema {SCHEMA!r}", code="schema_mismatch"
-        )
+        raise LockError(f"{path} is not a lock of this version: expected schema {SCHEMA!r}", code="schema_mismatch")
     return Lock(document=document, sha256=sha256_hex(data), path=path)
 
 

@@ -31,6 +31,8 @@ def write_report(
     """Write the report of a campaign to ``to``; pictures are drawn by re-simulating the recorded actions."""
     if to.is_dir():
         raise UsageError(f"{to} is a folder; name the file to write")
+    if view.folder.resolve() in to.resolve().parents:
+        raise UsageError(f"{to} lies inside the campaign, where a check would find it: choose another folder")
     suite = load_suite(view.lock_document["suite"]["name"])
     outcomes = score_view(view)
     data = ReportData(
@@ -114,6 +116,8 @@ def draw_failures(
 def draw_attempt(view: CampaignView, trial: str, *, into: Path, fps: int, size_px: int) -> list[Path]:
     """Write TRIAL.mp4 and TRIAL.jpg of the last attempt of a trial. Raises UsageError for an unknown trial."""
     rows = {row.trial_id: row for row in view.rows}
+    if not (32 <= size_px <= 2048 and size_px % 4 == 0 and 1 <= fps <= 60):
+        raise UsageError(f"expected size 32 to 2048 in steps of 4 and fps 1 to 60, got size {size_px}, fps {fps}")
     if trial not in rows:
         raise UsageError(f"no attempt of trial {trial!r}{nearest(trial, rows)}", code="unknown_trial")
     row = rows[trial]

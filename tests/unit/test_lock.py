@@ -9,7 +9,7 @@ import pytest
 
 from trialplate import api, fingerprint
 from trialplate.canonical import canonical_json
-from trialplate.errors import EvidenceError, LockError
+from trialplate.errors import LockError
 from trialplate.lock import arm_inputs, differences, locked_inputs, read_lock
 
 
@@ -82,7 +82,7 @@ def test_a_lock_that_is_not_canonical_is_refused(toy_protocol: Path, tmp_path: P
     lock = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "c")
     spaced = tmp_path / "spaced.json"
     spaced.write_bytes(lock.path.read_bytes().replace(b'":', b'": ', 1))
-    with pytest.raises(EvidenceError, match="not_canonical"):
+    with pytest.raises(LockError, match="not_canonical"):
         read_lock(spaced)
     with pytest.raises(LockError, match="no lock"):
         read_lock(tmp_path / "none.json")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import BLOCKED, NO, YES, emit, progress_bar, table
+from trialplate.cli.output import BLOCKED, NO, YES, emit, plain, progress_bar, table
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -71,7 +71,7 @@ def run(
     *,
     out: Path | None = None,
     workers: int = 1,
-    executor: Literal["serial", "processes"] | None = None,
+    executor: Literal["serial", "processes"] = "processes",
     resume: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> int:
@@ -86,7 +86,8 @@ def run(
     workers
         Worker processes. The result bytes are the same for any number.
     executor
-        Where trials run; by default serial for one worker, else processes.
+        Where trials run. In worker processes an arm that exits or hangs costs its attempt only; serial runs
+        everything in this process, and cannot end a call that never returns.
     resume
         Continue a campaign that was interrupted.
     json
@@ -123,9 +124,17 @@ def run(
             print(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
         elif not done.complete:
             print("incomplete; continue with --resume")
+        print(f"journal head {journal_head(campaign.folder)}\nKeep this digest outside: it proves what was recorded.")
 
     emit(facts, as_json=json, text=text)
     return YES if done.complete and not errors else NO
+
+
+def journal_head(folder: Path) -> str:
+    """Return the digest of the last record: kept outside, it stands against a rewritten campaign."""
+    from trialplate.store.view import read_campaign
+
+    return read_campaign(folder).head.head_sha256
 
 
 def _error_count(folder: Path) -> int:
@@ -317,7 +326,7 @@ def show(campaign: Path, /, *, json: Json = False) -> int:
 
     def text() -> None:
         for key, value in facts.items():
-            print(f"{key:>12}  {value}")
+            print(f"{key:>12}  {plain(str(value))}")
 
     emit(facts, as_json=json, text=text)
     return YES

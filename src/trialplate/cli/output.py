@@ -11,9 +11,9 @@ from importlib.metadata import version as distribution_version
 from time import monotonic
 from typing import Any
 
-from cyclopts import App
+from cyclopts import App, CycloptsError
 
-from trialplate.errors import EvidenceError, ProtocolError, StorageFailure, TrialplateError
+from trialplate.errors import EvidenceError, ProtocolError, StorageFailure, TrialplateError, UsageError
 
 YES, NO, BAD_INPUT, BLOCKED = 0, 1, 2, 3
 
@@ -25,13 +25,15 @@ def version() -> str:
 
 def guarded(app: App, arguments: list[str]) -> int:
     """Run a command; turn an error into one clear message and an exit code. Never a traceback for bad input."""
+    as_json = "--json" in arguments
     try:
-        result = app(arguments)
+        result = app(arguments, exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else YES
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else NO
+    except CycloptsError as error:
+        _complain(UsageError(str(error)), as_json=as_json)
+        return BAD_INPUT
     except TrialplateError as error:
-        _complain(error, as_json="--json" in arguments)
+        _complain(error, as_json=as_json)
         return NO if isinstance(error, (EvidenceError, StorageFailure)) else BAD_INPUT
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -40,6 +42,9 @@ def guarded(app: App, arguments: list[str]) -> int:
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO
+    except OSError as error:
+        _complain(UsageError(f"{error.strerror or error}: {error.filename or 'output'}"), as_json=as_json)
+        return BAD_INPUT
 
 
 def _complain(error: TrialplateError, *, as_json: bool) -> None:
@@ -49,7 +54,7 @@ def _complain(error: TrialplateError, *, as_json: bool) -> None:
             document["faults"] = [{"path": fault.path, "message": fault.message} for fault in error.faults]
         print(json_module.dumps(document, indent=2, ensure_ascii=False))
     else:
-        print(f"trialplate: {error}", file=sys.stderr)
+        print(f"trialplate: {plain(str(error))}", file=sys.stderr)
 
 
 def emit(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -133,6 +134,7 @@ class _Worker:
 def _serve(plan: BenchPlan, pipe: Connection) -> None:
     """Body of a worker process: run tasks until told to stop. The parent alone handles interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)  # what an arm prints is no answer of ours
     bench = Bench(plan)
     with suppress(EOFError, BrokenPipeError):
         while (task := pipe.recv()) is not None:

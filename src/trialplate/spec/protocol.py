@@ -155,6 +155,10 @@ def cross_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
         if name in arms[:index]:
             faults.append(DocumentFault(f"arms[{index}].name", f"arm {name!r} stands twice; names must differ"))
     known = [name for name in arms if isinstance(name, str)]
+    claims = [claim.get("name") for claim in _tables(raw, "claims")]
+    for index, name in enumerate(claims):
+        if name in claims[:index]:
+            faults.append(DocumentFault(f"claims[{index}].name", f"claim {name!r} stands twice; names must differ"))
     for index, claim in enumerate(_tables(raw, "claims")):
         arm = claim.get("arm")
         if isinstance(arm, str) and arm not in known:
@@ -162,6 +166,8 @@ def cross_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
     analysis = raw.get("analysis")
     pairs = analysis.get("comparisons", []) if isinstance(analysis, dict) else []
     for index, pair in enumerate(pairs if isinstance(pairs, list) else []):
+        if isinstance(pair, list) and len(pair) == 2 and pair[0] == pair[1]:
+            faults.append(DocumentFault(f"analysis.comparisons[{index}]", f"arm {pair[0]!r} against itself"))
         for arm in pair if isinstance(pair, list) else []:
             if isinstance(arm, str) and arm not in known:
                 place = f"analysis.comparisons[{index}]"
