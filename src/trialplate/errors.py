@@ -7,6 +7,7 @@
     |-- Unavailable                 this machine lacks something (GL, a package)             exit 2
     |-- StatsInputError             a number handed to a statistic is not one                exit 2
     |-- PolicyFault                 the arm's doing: charged to the arm by the fault table
+    |-- ContractFault               the two sides did not keep the policy contract: neither's merit
     |-- HarnessFault                our doing: the episode is no evidence about the arm
     |   |-- SensorInvalid           blank, twin or stale camera, non-finite state
     |   |-- SceneMismatch           the world is not the scenario that was promised
@@ -96,8 +97,27 @@ POLICY_FAULTS = (
     "policy_timeout",
     "call_budget_exhausted",
     "policy_time_exhausted",
+    "forbidden_tool",
 )
 """Codes of :class:`PolicyFault`."""
+
+RECOVERABLE_FAULTS = frozenset({"invalid_action", "native_rejected", "invalid_response_schema"})
+"""Codes after which a policy is asked again when the protocol registers ``invalid_action_handling = "feedback"``."""
+
+CONTRACT_FAULTS = (
+    "version_mismatch",
+    "contract_mismatch",
+    "contract_undeclared",
+    "registration_missing",
+    "identity_changed",
+    "stale_observation",
+    "out_of_order",
+    "spec_hash_mismatch",
+    "message_too_large",
+    "wire_malformed",
+    "wire_dialect_mismatch",
+)
+"""Codes of :class:`ContractFault`."""
 
 HARNESS_FAULTS = (
     "simulator_crash",
@@ -109,14 +129,46 @@ HARNESS_FAULTS = (
     "interrupted",
     "worker_lost",
     "worker_timeout",
+    "transport_lost",
+    "native_step_uncertain",
+    "connect_failed",
 )
 """Codes of :class:`HarnessFault`."""
 
+DEFAULT_STATUS = {
+    **dict.fromkeys(POLICY_FAULTS, "FAIL"),
+    **dict.fromkeys(CONTRACT_FAULTS, "ERROR"),
+    **dict.fromkeys(HARNESS_FAULTS, "ERROR"),
+}
+"""Fault code -> status where neither suite nor protocol registers another (policy contract, section 6)."""
+
 
 class PolicyFault(TrialplateError):
-    """The arm did something that ends its attempt. ``code`` is one of ``POLICY_FAULTS``."""
+    """The arm did something that ends its attempt. ``code`` is one of ``POLICY_FAULTS``.
+
+    ``row``, ``component`` and ``rule`` say what was wrong with a chunk, where that can be told: they are what a
+    policy is told back under feedback handling.
+    """
 
     code = "policy_exception"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        row: int | None = None,
+        component: str | None = None,
+        rule: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.row, self.component, self.rule = row, component, rule
+
+
+class ContractFault(TrialplateError):
+    """Messages that do not keep the policy contract. ``code`` is one of ``CONTRACT_FAULTS``."""
+
+    code = "wire_malformed"
 
 
 class HarnessFault(TrialplateError):

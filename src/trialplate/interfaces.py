@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.canonical import document_sha256
-from trialplate.record import Column, Decision, EpisodeInfo, Event, Measurement, Observation
+from trialplate.record import (
+    Ack,
+    Column,
+    Decision,
+    EndReason,
+    EpisodeInfo,
+    Event,
+    Measurement,
+    Observation,
+    PolicyDecision,
+)
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
 from trialplate.spec.stages import StageChain
 
@@ -120,12 +130,49 @@ class Policy(Protocol):
         """Forget the previous episode."""
         ...
 
-    def act(self, observation: Observation) -> Decision:
+    def act(self, observation: Observation) -> Decision | PolicyDecision:
         """Decide. Whatever it raises is charged to the arm."""
         ...
 
     def close(self) -> None:
         """Release what it holds."""
+        ...
+
+
+@runtime_checkable
+class BatchPolicy(Policy, Protocol):
+    """A policy that decides for several episodes in one call (``max_batch_size`` above 1)."""
+
+    def act_batch(self, observations: Sequence[Observation]) -> Sequence[Decision | PolicyDecision | Exception]:
+        """Decide for each; an exception in its place fails that item alone."""
+        ...
+
+
+class Actor(Protocol):
+    """The arm's side of a rollout, whatever carries the messages: the run loop knows nothing else of an arm.
+
+    Each transport is one implementation. Faults are typed where they are found: PolicyFault for what the arm did,
+    ContractFault for messages that do not keep the contract, HarnessFault for a lost wire. Nothing else escapes.
+    """
+
+    def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
+        """Begin an episode; only a privileged control is shown the scenario."""
+        ...
+
+    def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
+        """Return the decision to one observation; only a privileged control calls ``measure``."""
+        ...
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Tell what became of the last decision."""
+        ...
+
+    def end(self, reason: EndReason) -> None:
+        """Tell that the episode has ended; never a score."""
+        ...
+
+    def close(self) -> None:
+        """Release connection, process or object."""
         ...
 
 

@@ -1,19 +1,37 @@
 """What happened: frozen records of decisions, observations, episodes and traces."""
 
-from trialplate.record.decision import ActionChunk, Decision, Stop
-from trialplate.record.episode import Event, Outcome, Row, StageResult, Status, Timing, TraceRef
-from trialplate.record.observation import EpisodeInfo, Measurement, Observation
+from trialplate.record.decision import Ack, ActionChunk, Decision, EndReason, Issue, PolicyDecision, Stop, Usage
+from trialplate.record.episode import (
+    Event,
+    ExchangeRef,
+    Outcome,
+    Row,
+    StageResult,
+    Status,
+    Timing,
+    TraceRef,
+)
+from trialplate.record.exchange import Exchange
+from trialplate.record.observation import EpisodeInfo, History, Measurement, Observation, Remaining
 from trialplate.record.trace import Column, Trace
 
 __all__ = [
+    "Ack",
     "ActionChunk",
     "Column",
     "Decision",
+    "EndReason",
     "EpisodeInfo",
     "Event",
+    "Exchange",
+    "ExchangeRef",
+    "History",
+    "Issue",
     "Measurement",
     "Observation",
     "Outcome",
+    "PolicyDecision",
+    "Remaining",
     "Row",
     "StageResult",
     "Status",
@@ -21,4 +39,5 @@ __all__ = [
     "Timing",
     "Trace",
     "TraceRef",
+    "Usage",
 ]

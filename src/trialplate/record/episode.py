@@ -48,12 +48,24 @@ class TraceRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeRef:
+    """Where the exchanged messages lie (the calls as they were shown and answered) and the digest of their file."""
+
+    path: str
+    file_sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """Everything a reader of one attempt needs, stored as ``episodes/<trial>/row.json``.
 
     ``termination``: ``policy_stop``, ``step_limit``, ``control_rejected``, ``fault`` or ``interrupted``.
     ``fault``: its code and message when a fault ended the attempt. No status stands here: scoring applies the
-    fault table and the stage chain.
+    fault table and the stage chain. ``rows_dropped`` lay behind the replan interval, ``rows_discarded`` inside it
+    when the episode ended; ``short_chunks`` counts decisions shorter than it, ``calls_rejected`` those that were not
+    executed at all. ``usage``: what was metered over all calls, None with ``usage_reason`` when any call is unknown.
+    ``echo``: who filled in what a decision echoes, None when there was no decision.
     """
 
     trial_id: str
@@ -74,16 +86,23 @@ class Row:
     rows_proposed: int
     rows_executed: int
     rows_dropped: int
+    rows_discarded: int
+    calls_rejected: int
+    short_chunks: int
+    usage: Any
+    usage_reason: str | None
+    echo: str | None
     initial_state_sha256: str | None
     applied_scene_sha256: str | None
     scenario_sha256: str
     registration_sha256: str
     actions_sha256: str | None
     trace: TraceRef | None
+    exchange: ExchangeRef | None
     events: tuple[Event, ...] = ()
     applied_scene: Any = None
     timing: Timing | None = None
-    schema: str = "trialplate.row/1"
+    schema: str = "trialplate.row/2"
 
     def document(self) -> dict[str, Any]:
         """Return the plain document that is stored and hashed."""
@@ -97,6 +116,7 @@ class Row:
         values = dict(document)
         values["events"] = tuple(Event(**event) for event in values["events"])
         values["trace"] = TraceRef(**values["trace"]) if values["trace"] is not None else None
+        values["exchange"] = ExchangeRef(**values["exchange"]) if values["exchange"] is not None else None
         values["timing"] = Timing(**values["timing"]) if values["timing"] is not None else None
         return cls(**values)
 

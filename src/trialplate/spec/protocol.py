@@ -11,10 +11,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from trialplate.errors import DocumentFault, ProtocolError, nearest
-from trialplate.spec.channels import Frozen, Name
+from trialplate.spec.channels import Frozen, Name, PolicySpec
+from trialplate.spec.registration import Registration
 
 SCHEMA = "trialplate.protocol/1"
 StatusName = Literal["PASS", "FAIL", "ERROR", "EXCLUDED"]
@@ -32,12 +33,39 @@ class SuiteChoice(Frozen):
     repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
+class AsTheSuite(Frozen):
+    """An operator's word that a policy takes the named channels as the suite sends them and sends its actions."""
+
+    channels: tuple[Name, ...] = ()
+    instruction: bool = False
+    chunk_length: Annotated[int, Field(ge=1)] | None = None
+    state: Literal["none", "episode_keyed", "instance"] = "instance"
+    max_batch_size: Annotated[int, Field(ge=1, le=4096)] = 1
+
+
+class AdapterChoice(Frozen):
+    """One step of the conversion between environment and policy.
+
+    ``name``: a shipped adapter or ``module:attr``. ``target``: ``camera:NAME``, ``proprio:NAME`` or
+    ``action:COMPONENT``. ``params``: what the adapter needs, all of it.
+    """
+
+    name: str
+    target: str
+    params: dict[str, bool | int | float | str | tuple[float, ...]] = Field(default_factory=dict)
+
+
 class ArmChoice(Frozen):
     """One implementation under test, or one of the suite's controls.
 
     ``policy``: ``control:NAME`` (a control of the suite), ``module:attr`` or ``path/file.py:attr`` relative to
-    the protocol. ``weights``: checkpoint files, hashed into the lock and handed to the factory as paths.
-    ``options``: keyword arguments of the factory.
+    the protocol, ``ws://``, ``wss://`` or ``openpi+ws://`` and an address, ``served`` (a driver attaches to
+    ``trialplate serve``) or ``mailbox`` (a code agent reads and writes files). ``weights``: checkpoint files, hashed
+    into the lock and handed to the factory as paths. ``options``: keyword arguments of the factory. ``declares``:
+    what an operator says of a policy that cannot say it itself, ``as_suite`` the short form of the same;
+    ``identity`` who that policy is. ``adapters``: applied in this order. ``mapping``: openpi keys ->
+    ``camera:NAME``, ``proprio:NAME`` (or a list of them, joined) or ``instruction``; ``single_vector`` allows that
+    dialect's one-row replies.
     """
 
     name: Name
@@ -46,16 +74,41 @@ class ArmChoice(Frozen):
     options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     profile: str | None = None
     replan_interval: Annotated[int, Field(ge=1, le=10_000)] = 1
+    declares: PolicySpec | None = None
+    as_suite: AsTheSuite | None = None
+    identity: Registration | None = None
+    adapters: tuple[AdapterChoice, ...] = ()
+    mapping: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    single_vector: bool = False
 
 
 class Budgets(Frozen):
-    """Limits of one episode. ``max_steps``: control steps; None takes the suite's own."""
+    """Limits of one episode. ``max_steps``: control steps; None takes the suite's own.
+
+    ``max_calls``, ``policy_time_limit_s`` (sum of the time in ``act``): None is unlimited. ``call_timeout_s`` and
+    its kin are per call. ``invalid_action_handling``: ``terminal`` ends the attempt at an invalid decision;
+    ``feedback`` tells the policy and asks again, each ask counting against ``max_calls``. ``pre_control_retries``:
+    how often a trial is run again after a wire that failed before any control was sent.
+    """
 
     max_steps: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    max_calls: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     max_chunk_length: Annotated[int, Field(ge=1, le=65_536)] = 256
     call_timeout_s: PositiveSeconds = 180.0
     first_call_timeout_s: PositiveSeconds = 600.0
+    connect_timeout_s: PositiveSeconds = 30.0
+    close_timeout_s: PositiveSeconds = 10.0
+    policy_time_limit_s: PositiveSeconds | None = None
     episode_timeout_s: PositiveSeconds = 3600.0
+    max_message_bytes: Annotated[int, Field(ge=65_536, le=2**30)] = 2**26
+    invalid_action_handling: Literal["terminal", "feedback"] = "terminal"
+    pre_control_retries: Annotated[int, Field(ge=0, le=10)] = 0
+
+    @model_validator(mode="after")
+    def _feedback_ends(self) -> Budgets:
+        if self.invalid_action_handling == "feedback" and self.max_calls is None:
+            raise ValueError("max_calls: invalid_action_handling 'feedback' needs a finite number of calls")
+        return self
 
 
 class SchedulePlan(Frozen):
