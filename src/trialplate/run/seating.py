@@ -1,0 +1,158 @@
+"""Give an arm its seat at the loop: load or reach it, hear what it declares, refuse what does not fit.
+
+Everything here happens before the first episode (policy contract, section 3, steps 1 to 5), and once more in each
+worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trialplate.errors import LockError, PolicyFault, Unavailable
+from trialplate.interfaces import Actor, Suite
+from trialplate.lock import Described
+from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.charging import charged
+from trialplate.policies.in_process import InProcessActor, load_policy
+from trialplate.policies.matching import as_suite, compare, refuse_mismatch
+from trialplate.policies.setting import ActorSetting
+from trialplate.run.attempt import Seat
+from trialplate.run.interrupt import asked
+from trialplate.spec.channels import PolicySpec
+from trialplate.spec.protocol import ArmChoice, Budgets
+from trialplate.spec.registration import Registration
+from trialplate.spec.schemes import ATTACHED, address_of
+
+ActorFactory = Callable[[ActorSetting], Actor]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a lock says about every arm. ``addresses``: arm -> address used instead of the protocol's.
+
+    ``registered``: arm -> the identity that is really there, where it is not the locked one (the run is exploratory).
+    """
+
+    budgets: Budgets
+    simulator: Mapping[str, Any]
+    base: Path
+    max_steps: int
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    registered: Mapping[str, Registration] = field(default_factory=dict)
+
+
+def describe_arm(
+    arm: ArmChoice, suite: Suite, *, reference: str, profile: str, budgets: Budgets, base: Path, address: str | None
+) -> Described:
+    """Hear what an arm declares and who it is. Loads it or connects to it; raises LockError that says what is wrong."""
+    match arm.scheme:
+        case "control" | "python":
+            policy = load_policy(reference, base=base, weights=arm.weights, options=arm.options)
+            declared = declared_spec(arm.name, policy)
+            InProcessActor(policy, privileged=False, genuine=asked).close()
+            registration = None
+        case "ws":
+            from trialplate.policies.websocket_client import describe
+
+            hello = describe(
+                address or arm.policy,
+                connect_timeout_s=budgets.connect_timeout_s,
+                max_message_bytes=budgets.max_message_bytes,
+            )
+            declared, registration = hello.policy_spec, hello.registration
+        case "openpi" | "served" | "mailbox":
+            declared, registration = _declared_by_operator(arm, suite, profile), arm.identity or Registration()
+    chain = AdapterChain(arm.adapters, suite.profiles[profile], suite.action)
+    match_ = compare(
+        chain.observation, chain.action, declared, replan_interval=arm.replan_interval,
+        max_message_bytes=budgets.max_message_bytes,
+    )  # fmt: skip
+    refuse_mismatch(arm.name, match_)
+    return Described(declared, registration, chain.identities(), match_.unused_channels)
+
+
+def declared_spec(arm: str, policy: Any) -> PolicySpec:
+    """Return our own copy of what a policy in this process declares. Raises LockError ``policy_spec``."""
+    try:
+        return charged(
+            lambda: PolicySpec.model_validate_json(json.dumps(policy.spec().model_dump(mode="json"))), doing="spec"
+        )
+    except PolicyFault as fault:
+        raise LockError(f"arm {arm!r}: {fault.message}", code="policy_spec") from None
+
+
+def _declared_by_operator(arm: ArmChoice, suite: Suite, profile: str) -> PolicySpec:
+    if arm.declares is not None:
+        return arm.declares.model_copy(update={"declared_by": "operator"})
+    if arm.as_suite is None:
+        raise LockError(
+            f"arm {arm.name!r}: a policy behind {arm.policy!r} cannot say what it uses and sends; say it for the policy"
+            " in [arms.declares] or [arms.as_suite]",
+            code="contract_undeclared",
+        )
+    return as_suite(arm.as_suite, suite.profiles[profile], suite.action)
+
+
+def seat_arm(arm: Mapping[str, Any], suite: Suite, terms: Terms, *, actors: Mapping[str, ActorFactory]) -> Seat:
+    """Return the seat of an arm of the lock. Raises LockError when it does not fit, Unavailable without a renderer."""
+    choice = ArmChoice.model_validate_json(json.dumps(arm["choice"]))
+    chain = AdapterChain(choice.adapters, suite.profiles[arm["profile"]], suite.action)
+    declared = PolicySpec.model_validate_json(json.dumps(arm["declares"]))
+    registration = Registration.model_validate_json(json.dumps(arm["registration"]))
+    registration = terms.registered.get(arm["name"], registration)
+    setting = ActorSetting(
+        arm["name"], declared, declared.expects, chain.action, registration, registration.sha256(),
+        replan_interval=arm["replan_interval"], max_steps=terms.max_steps, budgets=terms.budgets,
+    )  # fmt: skip
+    actor = _actor(arm, choice, setting, terms, actors=actors)
+    cameras, proprio = chain.sources(declared.expects)
+    drawing = terms.simulator.get("rendering")
+    if cameras and (drawing is None or drawing["renderer"] is None):
+        why = drawing["reason"] if drawing else terms.simulator.get("rendering_reason", "this suite has no cameras")
+        actor.close()
+        raise Unavailable(f"arm {arm['name']!r} wants cameras {', '.join(cameras)}: {why}")
+    return Seat(actor, declared.expects, chain.action, chain, cameras, proprio, setting.registration_sha256)
+
+
+def _actor(
+    arm: Mapping[str, Any], choice: ArmChoice, setting: ActorSetting, terms: Terms, *,
+    actors: Mapping[str, ActorFactory],
+) -> Actor:  # fmt: skip
+    address = address_of(terms.addresses.get(choice.name, choice.policy))
+    if choice.scheme in actors:
+        return actors[choice.scheme](setting)
+    match choice.scheme:
+        case "control" | "python":
+            policy = load_policy(arm["reference"], base=terms.base, weights=choice.weights, options=choice.options)
+            _refuse_other_words(setting, declared_spec(choice.name, policy))
+            return InProcessActor(policy, privileged=arm["privileged"], genuine=asked)
+        case "ws":
+            from trialplate.policies.websocket_client import WebSocketActor
+
+            return WebSocketActor(address, setting)
+        case "openpi":
+            from trialplate.policies.openpi_client import OpenpiActor
+
+            return OpenpiActor(address, setting, mapping=choice.mapping, single_vector=choice.single_vector)
+        case _:
+            command = {"served": "trialplate serve", "mailbox": "trialplate mailbox run"}[choice.scheme]
+            raise LockError(
+                f"arm {choice.name!r} comes to the run by itself; start it with `{command}`", code="arm_not_attached"
+            )
+
+
+def _refuse_other_words(setting: ActorSetting, now: PolicySpec) -> None:
+    """Refuse a policy that declares something else than it did when it was locked."""
+    if now != setting.declared:
+        raise LockError(
+            f"arm {setting.arm!r} declares something else than what was locked: make a new lock", code="lock_differs"
+        )
+
+
+def attached(scheme: str) -> bool:
+    """Return whether an arm of this scheme comes to the run, instead of being called by it."""
+    return scheme in ATTACHED
