@@ -52,7 +52,7 @@ def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
     for index, arm in enumerate(raw.get("arms") or []):
         if isinstance(arm, dict):
             faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)
-    return faults + _budget_faults(raw, suite) + _fault_table_faults(raw)
+    return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + _fault_table_faults(raw)
 
 
 def _choice_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
@@ -76,6 +76,63 @@ def _choice_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFaul
             faults.append(DocumentFault(place, f"unknown scenario {name!r}{nearest(name, known)}"))
         if name in listed[:index]:
             faults.append(DocumentFault(place, f"scenario {name!r} stands twice; use repeats"))
+    return faults
+
+
+def plan_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
+    """Return what keeps a protocol from being the plan that it calls itself, and claims that no number could meet.
+
+    Source: policy contract, sections 6 and 7.
+    """
+    choice, analysis, claims = raw.get("suite"), raw.get("analysis"), raw.get("claims")
+    choice = choice if isinstance(choice, dict) else {}
+    analysis = analysis if isinstance(analysis, dict) else {}
+    faults: list[DocumentFault] = []
+    if choice.get("plan") == "full":
+        faults = _full_faults(choice, suite)
+    elif choice.get("plan") == "fast":
+        faults = _fast_faults(choice, suite)
+    if (analysis.get("errors") or suite.errors_rule) == "void" and isinstance(claims, list):
+        faults += [
+            DocumentFault(
+                f"claims[{index}].errors",
+                "an errored episode voids the arm's rate here (analysis.errors), so there is no lower bound to use;"
+                " register analysis.errors = 'bounds', or leave this out",
+            )
+            for index, claim in enumerate(claims)
+            if isinstance(claim, dict) and claim.get("errors") == "lower_bound"
+        ]
+    return faults
+
+
+def _full_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
+    if suite.schedule_verified is None:
+        message = f"nobody has checked the schedule of {suite.name} against its source; a full plan needs that"
+        return [DocumentFault("suite.plan", message)]
+    found = {"scenarios": choice.get("scenarios", "all"), "repeats": choice.get("repeats", 1)}
+    native = {"scenarios": "all", "repeats": 1}
+    return [
+        DocumentFault(f"suite.{key}", f"a full plan runs the suite's schedule: expected {native[key]!r}, got {got!r}")
+        for key, got in found.items()
+        if got != native[key]
+    ]
+
+
+def _fast_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
+    faults = []
+    if choice.get("repeats", 1) != 1:
+        faults.append(DocumentFault("suite.repeats", f"a fast plan has one attempt each, got {choice['repeats']!r}"))
+    listed = choice.get("scenarios", "all")
+    if not isinstance(listed, list):
+        message = "a fast plan names its scenarios, one of each variant; 'all' is no selection"
+        return [*faults, DocumentFault("suite.scenarios", message)]
+    variants = {scenario.id: (scenario.domain, scenario.variant) for scenario in suite.scenarios()}
+    seen: dict[tuple[str, str], str] = {}
+    for index, name in enumerate(listed):
+        variant = variants.get(name) if isinstance(name, str) else None
+        if variant is not None and (first := seen.setdefault(variant, name)) != name:
+            message = f"a fast plan has one fixed state per variant: {name!r} and {first!r} are both {variant[1]}"
+            faults.append(DocumentFault(f"suite.scenarios[{index}]", message))
     return faults
 
 

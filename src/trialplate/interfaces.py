@@ -26,6 +26,7 @@ from trialplate.record import (
     PolicyDecision,
 )
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
+from trialplate.spec.protocol import ErrorsRule
 from trialplate.spec.stages import StageChain
 
 
@@ -214,7 +215,9 @@ class Suite:
     ``environment``: called as ``factory(body=..., profile=...)``. ``identity``: called without arguments, returns
     the simulator and rendering facts that belong into the lock; its ``rendering`` is None, or has ``renderer`` (None
     where nothing can draw, with ``reason``). ``sources``: folders or files that can change a
-    number; they are hashed by content.
+    number; they are hashed by content. ``errors_rule``: what an errored episode does to an arm's rate where the
+    protocol does not say. ``schedule_verified``: the document that the suite's own schedule of scenarios was checked
+    against; None when nobody did, and then there is no ``full`` plan.
     """
 
     name: str
@@ -239,6 +242,8 @@ class Suite:
     camera_for_people: str
     filmstrip_note: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    errors_rule: ErrorsRule = "bounds"
+    schedule_verified: str | None = None
 
     def manifest_document(self, scenarios: Iterable[Scenario] | None = None) -> dict[str, Any]:
         """Return the scenario manifest as a plain document."""

@@ -13,10 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from trialplate.canonical import document_sha256
 
 
-class Frozen(BaseModel):
-    """Base of every promised document: immutable, strict types, unknown members refused."""
+class Part(BaseModel):
+    """Base of every part of a promised document: immutable, strict types, unknown members refused."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Frozen(Part):
+    """Base of every promised document: a part that has a digest of its own."""
 
     def sha256(self) -> str:
         """Digest of the canonical form."""

@@ -16,21 +16,28 @@ from pydantic import Field, ValidationError, model_validator
 from trialplate.errors import DocumentFault, ProtocolError, nearest
 from trialplate.spec.channels import Frozen, Name, PolicySpec
 from trialplate.spec.registration import Registration
+from trialplate.spec.schemes import Scheme, scheme_of
 
 SCHEMA = "trialplate.protocol/1"
 StatusName = Literal["PASS", "FAIL", "ERROR", "EXCLUDED"]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False, le=86400)]
 Confidence = Annotated[float, Field(gt=0.5, lt=1.0)]
+ErrorsRule = Literal["void", "bounds"]
 
 
 class SuiteChoice(Frozen):
-    """Which benchmark, which version of it, and which of its scenarios, how often."""
+    """Which benchmark, which version of it, and which of its scenarios, how often.
+
+    ``plan``: ``full`` is the suite's own schedule and nothing less, where that schedule is verified; ``fast`` one
+    named scenario per variant, once; ``custom`` whatever else is listed. Different plans are never pooled.
+    """
 
     name: str
     version: str
     body: str = "own"
     scenarios: Literal["all"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all"
     repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
+    plan: Literal["fast", "full", "custom"] = "custom"
 
 
 class AsTheSuite(Frozen):
@@ -81,14 +88,18 @@ class ArmChoice(Frozen):
     mapping: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     single_vector: bool = False
 
+    @property
+    def scheme(self) -> Scheme:
+        """By which way the policy is attached."""
+        return scheme_of(self.policy)
+
 
 class Budgets(Frozen):
     """Limits of one episode. ``max_steps``: control steps; None takes the suite's own.
 
     ``max_calls``, ``policy_time_limit_s`` (sum of the time in ``act``): None is unlimited. ``call_timeout_s`` and
     its kin are per call. ``invalid_action_handling``: ``terminal`` ends the attempt at an invalid decision;
-    ``feedback`` tells the policy and asks again, each ask counting against ``max_calls``. ``pre_control_retries``:
-    how often a trial is run again after a wire that failed before any control was sent.
+    ``feedback`` tells the policy and asks again, each ask counting against ``max_calls``.
     """
 
     max_steps: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -102,7 +113,6 @@ class Budgets(Frozen):
     episode_timeout_s: PositiveSeconds = 3600.0
     max_message_bytes: Annotated[int, Field(ge=65_536, le=2**30)] = 2**26
     invalid_action_handling: Literal["terminal", "feedback"] = "terminal"
-    pre_control_retries: Annotated[int, Field(ge=0, le=10)] = 0
 
     @model_validator(mode="after")
     def _feedback_ends(self) -> Budgets:
@@ -125,22 +135,34 @@ class SchedulePlan(Frozen):
 
 
 class AnalysisPlan(Frozen):
-    """The registered analysis, and nothing else."""
+    """The registered analysis, and nothing else.
+
+    ``denominator``: ``measured`` counts PASS, FAIL and ERROR; ``valid`` PASS and FAIL; ``initiated`` everything that
+    was started. The rates over ``measured`` and ``valid`` are always printed, the registered one first. ``errors``:
+    whether an errored episode takes the arm's rate away (``void``) or leaves it between ``bounds``; None takes the
+    suite's rule.
+    """
 
     confidence: Confidence = 0.95
-    denominator: Literal["initiated", "initiated_minus_excluded", "passed_plus_failed"] = "initiated_minus_excluded"
+    denominator: Literal["initiated", "measured", "valid"] = "measured"
+    errors: ErrorsRule | None = None
     slices: tuple[Literal["domain", "variant"], ...] = ("domain", "variant")
     comparisons: tuple[tuple[str, str], ...] = ()
 
 
 class ThresholdClaim(Frozen):
-    """ "The arm passes at least ``rate`` of the registered scenarios", gated on an exact one-sided bound."""
+    """ "The arm passes at least ``rate`` of the registered scenarios", gated on an exact one-sided bound.
+
+    ``errors``: what an errored episode of the arm does to the claim. ``ineligible``: it may not be asked;
+    ``lower_bound``: every errored episode counts as one that did not pass.
+    """
 
     name: Name
     kind: Literal["threshold_rate"]
     arm: str
     rate: Annotated[float, Field(gt=0, lt=1)]
     confidence: Confidence = 0.95
+    errors: Literal["ineligible", "lower_bound"] = "ineligible"
 
 
 class Protocol(Frozen):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from trialplate.spec.channels import Frozen
+from trialplate.spec.channels import Frozen, Part
 
 Reason = Literal["not_reported", "not_metered", "not_applicable", "withheld", "unavailable", "not_a_checkout"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -30,7 +30,7 @@ class ModelIdentity(Frozen):
         return _reasoned(raw, "revision")
 
 
-class CheckpointIdentity(Frozen):
+class CheckpointIdentity(Part):
     """A checkpoint by reference and content."""
 
     ref: Text
@@ -61,7 +61,7 @@ class AdapterIdentity(Frozen):
     source_sha256: Digest
 
 
-class SourceIdentity(Frozen):
+class SourceIdentity(Part):
     """The code of a policy. ``git_revision`` and ``dirty`` are null where it is no checkout."""
 
     module: Text

@@ -57,4 +57,6 @@ SUITE = Suite(
     camera_for_people="people",
     filmstrip_note="A camera that no arm sees; the green disc is the goal.",
     settings=_SETTINGS.document(),
+    errors_rule="void",
+    schedule_verified="fair pick-and-place protocol, section 3",
 )

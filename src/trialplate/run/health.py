@@ -1,0 +1,54 @@
+"""Is what a camera sent a picture at all? Looked at for every suite, whatever its world checks by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trialplate.errors import SensorInvalid
+
+Frame = NDArray[np.uint8]
+
+
+def check_frames(images: Mapping[str, Frame], *, step: int) -> None:
+    """Raise SensorInvalid (``observation_unhealthy``) for a camera of one colour, or two that sent the same bytes.
+
+    ``images``: name -> (H, W, C) or (C, H, W) uint8, as captured at one control step. A still picture is no fault: a
+    world at rest looks the same. Source: policy contract, section 6.
+    """
+    for name, frame in images.items():
+        if _one_colour(frame):
+            raise SensorInvalid(
+                f"step {step}: camera {name!r} sent one colour in every pixel; look at its light, lens and cable"
+            )
+    for first, second in combinations(images, 2):
+        if _same(images[first], images[second]):
+            raise SensorInvalid(f"step {step}: cameras {first!r} and {second!r} sent the same picture, byte by byte")
+
+
+def _one_colour(frame: Frame) -> bool:
+    """Whether every pixel has the colour of its neighbour; shifted views compare faster than one pixel with all."""
+    few = _sample(frame)
+    if not (few == (few[:1, :1] if _channels_last(frame) else few[:, :1, :1])).all():
+        return False  # a few pixels tell almost every picture apart from a blank one
+    planes = frame.reshape(1, -1) if _channels_last(frame) else frame.reshape(frame.shape[0], -1)
+    stride = frame.shape[-1] if _channels_last(frame) else 1
+    return bool(np.array_equal(planes[:, stride:], planes[:, :-stride]))
+
+
+def _same(first: Frame, second: Frame) -> bool:
+    if first.shape != second.shape or not np.array_equal(_sample(first), _sample(second)):
+        return False
+    return bool(np.array_equal(first, second))
+
+
+def _sample(frame: Frame) -> Frame:
+    """Return every 32nd pixel of every 32nd row, all channels."""
+    return frame[::32, ::32] if _channels_last(frame) else frame[:, ::32, ::32]
+
+
+def _channels_last(frame: Frame) -> bool:
+    return bool(frame.shape[-1] <= 4)
