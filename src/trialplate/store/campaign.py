@@ -18,6 +18,7 @@ from trialplate.canonical import canonical_json, sha256_hex
 from trialplate.errors import StorageFailure, UsageError, nearest
 from trialplate.record import Row
 from trialplate.store.chain import JOURNAL, Record, Stamp, system_clock
+from trialplate.store.disclosures import CUTOVER, LEAK, cutover_data, leak_data
 from trialplate.store.findings import EvidenceProblem, problem
 from trialplate.store.fsio import Disk, Storage, staging_path, write_new
 from trialplate.store.journal import Journal
@@ -30,6 +31,7 @@ from trialplate.store.layout import (
     ROW,
     ROWS,
     TOP_FILES,
+    EXCHANGE,
     TRACE,
     Plan,
     Planned,
@@ -146,12 +148,15 @@ class CampaignWriter:
 
     @property
     def replaceable(self) -> tuple[tuple[Planned, int], ...]:
-        """(trial, number of the next attempt) of interrupted trials that the lock allows to run once more."""
+        """(trial, number of the next attempt) of interrupted trials that the lock allows to run once more.
+
+        A trial with a disclosed leak is not among them.
+        """
         found = []
         for trial_id, attempt in self._ledger.last_attempt.items():
             last = self._ledger.attempts[(trial_id, attempt)]
             interrupted = last.end is not None and last.end["termination"] == "interrupted"
-            if interrupted and attempt < self.plan.replacements:
+            if interrupted and attempt < self.plan.replacements and not self._ledger.compromised(trial_id):
                 found.append((last.trial, attempt + 1))
         return tuple(sorted(found, key=lambda pair: pair[0].ordinal))
 
@@ -176,26 +181,46 @@ class CampaignWriter:
         """Record an event of the run that belongs to no episode: ``clock_step``, ``result_refused``, ..."""
         return self._append("event", {"kind": kind, **data})
 
+    def disclose_leak(self, key: tuple[str, int], *, what: str, channel: str | None, found_by: str | None) -> Record:
+        """Record that identifying context reached the actor of a started attempt (trial id, number).
+
+        The attempt stays counted and is not run again. Also after ``run.close``; raises UsageError for an attempt
+        that was not started.
+        """
+        found_at = self._journal.now().utc
+        return self._append(LEAK, leak_data(key, found_at=found_at, what=what, channel=channel, found_by=found_by))
+
+    def record_cutover(self, key: tuple[str, int], *, change: str) -> Record:
+        """Record that the operator works differently from an attempt on, which may not have started yet."""
+        return self._append(CUTOVER, cutover_data(key, at=self._journal.now().utc, change=change))
+
     def start_attempt(self, trial_id: str, *, ordinal: int, arm: str, attempt: int = 0) -> Record:
         """Record durably that an attempt begins, before its world is reset.
 
-        First attempts start in schedule order. Raises UsageError (``row_unplanned``, ``row_order``,
+        First attempts of an arm start in schedule order. Raises UsageError (``row_unplanned``, ``row_order``,
         ``row_duplicated``, ``attempt_repeated``) and writes nothing then.
         """
         return self._append(
             "attempt.start", {"trial_id": trial_id, "ordinal": ordinal, "arm": arm, "attempt": attempt}
         )
 
-    def end_attempt(self, row: Row, *, trace: bytes | None, artifacts: Mapping[str, bytes] | None = None) -> Record:
+    def end_attempt(
+        self,
+        row: Row,
+        *,
+        trace: bytes | None,
+        exchange: bytes | None = None,
+        artifacts: Mapping[str, bytes] | None = None,
+    ) -> Record:
         """Make the evidence of an attempt durable, then say that it ended.
 
-        ``row.trace`` must be the reference of ``trace`` (``trace_reference``), or None without one.
+        ``row.trace`` must be the reference of ``trace`` (``trace_reference``), or None without one; the same holds
+        for ``exchange``.
         ``artifacts``: further file name -> content. Raises UsageError when the row is not of an open attempt or
         contradicts its files; nothing is written then.
         """
         files = dict(artifacts or {})
-        if trace is not None:
-            files[TRACE] = trace
+        files |= {name: data for name, data in ((TRACE, trace), (EXCHANGE, exchange)) if data is not None}
         folder = episode_folder(row.trial_id, row.attempt)
         listed = [_artifact(f"{folder}/{name}", data) for name, data in sorted(files.items())]
         stored = row_bytes(row)

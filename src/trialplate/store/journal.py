@@ -113,6 +113,10 @@ class Journal:
         last = self.records[-1]["sha256"] if self.records else self._lock_sha256
         return Head(len(self.records), last, self._size)
 
+    def now(self) -> Stamp:
+        """Return this moment by the clock that the records are stamped with."""
+        return self._clock()
+
     def append(self, kind: str, data: Mapping[str, Any]) -> Record:
         """Write one record durably, then the head, except after ``HEADLESS_TYPES``.
 

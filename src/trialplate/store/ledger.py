@@ -9,6 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trialplate.store.chain import JOURNAL, Head, Record
+from trialplate.store.disclosures import (
+    CUTOVER,
+    DISCLOSURES,
+    LEAK,
+    Cutover,
+    Leak,
+    cutover_misfit,
+    cutover_of,
+    leak_misfit,
+    leak_of,
+    parse_attempt,
+)
 from trialplate.store.findings import Finding, finding
 from trialplate.store.layout import FIRST_ATTEMPT, ROW, Plan, Planned, episode_folder, is_plain_name
 
@@ -21,6 +33,8 @@ RECORD_TYPES = (
     "inputs.checked",
     "event",
     "run.close",
+    LEAK,
+    CUTOVER,
 )
 Key = tuple[str, int]
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -70,12 +84,14 @@ class Ledger:
     plan: Plan
     attempts: dict[Key, Attempt] = field(default_factory=dict)
     last_attempt: dict[str, int] = field(default_factory=dict)
-    next_ordinal: int = 0
+    next_ordinal: dict[str, int] = field(default_factory=dict)
     run_id: str | None = None
     running: bool = False
     close: Close | None = None
     mono_us: int | None = None
     inputs: Mapping[str, Any] | None = None
+    leaks: list[Leak] = field(default_factory=list)
+    cutovers: list[Cutover] = field(default_factory=list)
 
     def take(self, record: Record) -> list[Finding]:
         """Check a record against everything before it and take it over. Returns what is wrong with it."""
@@ -98,6 +114,8 @@ class Ledger:
             return None
         if kind in ("run.open", "run.resume"):
             return self._check_opening(kind, data, place)
+        if kind in DISCLOSURES:
+            return self._check_disclosure(kind, data, place)
         if not self.running:
             return _wrong("journal_broken", place, "run.open or run.resume before it", kind)
         if kind == "attempt.start":
@@ -130,11 +148,38 @@ class Ledger:
             return _wrong("row_duplicated", place, "an attempt that was not started", f"{trial.trial_id}-{attempt}")
         if attempt != FIRST_ATTEMPT:
             return self._check_replacement(trial, attempt, place)
-        if trial.ordinal != self.next_ordinal:
-            return _wrong("row_order", place, f"trial {self.next_ordinal:06d} next", trial.trial_id)
+        due = self._due(trial.arm)
+        if trial.ordinal != due:
+            return _wrong("row_order", place, f"trial {due:06d} next of arm {trial.arm}", trial.trial_id)
         return None
 
+    def _due(self, arm: str) -> int:
+        """Return which trial of an arm starts next. Arms that are attached in other ways run at other times."""
+        first = self.next_ordinal.get(arm, 0)
+        return next((t.ordinal for t in self.plan.trials[first:] if t.arm == arm), len(self.plan.trials))
+
+    def _check_disclosure(self, kind: str, data: Mapping[str, Any], place: str) -> Finding | None:
+        """Anything that was started may be told of at any time; a change of practice may also lie ahead."""
+        shape = leak_misfit(data) if kind == LEAK else cutover_misfit(data)
+        if shape is not None:
+            return _wrong("schema_mismatch", f"{place} /data{shape[0]}", *shape[1:])
+        if self.run_id is None:
+            return _wrong("journal_broken", place, "run.open before it", kind)
+        key = parse_attempt(data["attempt" if kind == LEAK else "first_attempt"])
+        assert key is not None
+        if self.plan.planned(key[0]) is None:
+            return _wrong("row_unplanned", place, f"a trial of the {len(self.plan.trials)} planned", key[0])
+        if kind == LEAK and key not in self.attempts:
+            return _wrong("row_unplanned", place, "an attempt that was started", data["attempt"])
+        return None
+
+    def compromised(self, trial_id: str) -> bool:
+        """Return whether a leak was disclosed on any attempt of a trial: it is kept, and never run again."""
+        return any(leak.attempt[0] == trial_id for leak in self.leaks)
+
     def _check_replacement(self, trial: Planned, attempt: int, place: str) -> Finding | None:
+        if self.compromised(trial.trial_id):
+            return _wrong("attempt_repeated", place, "no retry after a disclosed leak", f"attempt {attempt}")
         before = self.attempts.get((trial.trial_id, attempt - 1))
         if before is None or before.end is None:
             return _wrong("attempt_repeated", place, f"attempt {attempt - 1} ended before", f"attempt {attempt}")
@@ -176,7 +221,7 @@ class Ledger:
 
     def _check_clock(self, record: Record, place: str) -> list[Finding]:
         """The monotonic clock may start anew only where the process did."""
-        anew = record["type"] in ("run.open", "run.resume", "recovered")
+        anew = record["type"] in ("run.open", "run.resume", "recovered", *DISCLOSURES)
         before, self.mono_us = self.mono_us, record["mono_us"]
         if before is None or anew or record["mono_us"] >= before:
             return []
@@ -191,7 +236,7 @@ class Ledger:
             started = Attempt(trial, data["attempt"], record)
             self.attempts[started.key] = started
             self.last_attempt[trial.trial_id] = max(data["attempt"], self.last_attempt.get(trial.trial_id, -1))
-            self.next_ordinal = max(self.next_ordinal, trial.ordinal + 1)
+            self.next_ordinal[trial.arm] = max(self.next_ordinal.get(trial.arm, 0), trial.ordinal + 1)
         elif kind == "attempt.end":
             self.attempts[(data["trial_id"], data["attempt"])].end = data
         elif kind == "inputs.checked":
@@ -199,6 +244,10 @@ class Ledger:
         elif kind == "run.close":
             self.running = False
             self.close = Close(record["seq"], data["complete"], data["reason"], self.ended())
+        elif kind == LEAK:
+            self.leaks.append(leak_of(data))
+        elif kind == CUTOVER:
+            self.cutovers.append(cutover_of(data))
 
     def ended(self) -> tuple[Attempt, ...]:
         """Return the attempts that have ended, in schedule order."""

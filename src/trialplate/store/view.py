@@ -11,6 +11,7 @@ from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, sha256_hex
 from trialplate.errors import EvidenceError
 from trialplate.record import Column, Row, Trace
 from trialplate.store.chain import HEAD, JOURNAL, Head, Record, Scan, read_head, scan
+from trialplate.store.disclosures import Cutover, Leak
 from trialplate.store.findings import EvidenceProblem, problem
 from trialplate.store.folder import Folder
 from trialplate.store.layout import LOCK, ROW, Plan, Planned, read_plan
@@ -27,6 +28,7 @@ class CampaignView:
 
     ``started``: every started attempt (trial id, number), in the order of the journal. ``complete``: what the last
     ``run.close`` says, None while the run is open or was cut short; then ``reason`` tells why it is not complete.
+    ``leaks`` and ``cutovers``: what the operator disclosed, in the order of the journal.
     """
 
     folder: Path
@@ -39,6 +41,13 @@ class CampaignView:
     started: tuple[tuple[str, int], ...]
     complete: bool | None
     reason: str | None
+    leaks: tuple[Leak, ...] = ()
+    cutovers: tuple[Cutover, ...] = ()
+
+    @property
+    def compromised(self) -> frozenset[tuple[str, int]]:
+        """Attempts (trial id, number) that a leak was disclosed on: kept, counted, and no longer blind."""
+        return frozenset(leak.attempt for leak in self.leaks)
 
     @property
     def interrupted(self) -> tuple[tuple[str, int], ...]:
@@ -91,6 +100,8 @@ def make_view(path: Path, plan: Plan, state: Scan, ledger: Ledger, rows: tuple[R
         started=tuple(ledger.attempts),
         complete=closed.complete if closed else None,
         reason=closed.reason if closed else "the run has not ended",
+        leaks=tuple(ledger.leaks),
+        cutovers=tuple(ledger.cutovers),
     )
 
 
