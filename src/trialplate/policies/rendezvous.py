@@ -1,0 +1,384 @@
+"""Where a run and the requests of a driver meet: the run in its own thread, the requests in an event loop.
+
+The run announces an episode, puts an observation on the table and waits for the decision; requests look at what lies
+there, answer it once, and wait for what became of the answer. Neither side ever waits for ever, and nothing sleeps
+while it holds the table.
+
+Source: policy contract, sections 3 and 4.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
+from trialplate.interfaces import Scenario
+from trialplate.policies.setting import ActorSetting
+from trialplate.record import Ack, EndReason, EpisodeInfo, Measurement, Observation, PolicyDecision
+
+Found = TypeVar("Found")
+Reply = Ack | TrialplateError
+KEPT_REPLIES = 64
+"""How many answers of an episode can be asked for again: the latest."""
+
+DAY_S = 86_400.0
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One observation on the table. ``claimed``: digest of the body that answers it; ``outcome``: what was in it."""
+
+    observation: Observation
+    claimed: bytes | None = None
+    outcome: PolicyDecision | TrialplateError | None = None
+    _written: dict[str, bytes] = field(default_factory=dict)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def written(self, form: str, write: Callable[[Observation], bytes]) -> bytes:
+        """Return the observation as bytes in one form, the same bytes each time; ``write`` runs once per form."""
+        with self._writing:
+            if form not in self._written:
+                self._written[form] = write(self.observation)
+            return self._written[form]
+
+
+@dataclass(slots=True, eq=False)
+class Episode:
+    """The present episode: what lies on the table, the answers that can be asked for again, and how it ended."""
+
+    id: str
+    arm: str
+    call: Call | None = None
+    calls: int = 0
+    replies: OrderedDict[bytes, Reply] = field(default_factory=OrderedDict)
+    ended: EndReason | None = None
+    closing: bool = False
+
+
+class Rendezvous:
+    """One table. Methods without ``async`` are called by the run, or return at once."""
+
+    def __init__(self, *, idle_timeout_s: float = DAY_S) -> None:
+        self._table = threading.Condition()
+        self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._idle_timeout_s = idle_timeout_s
+        self._episode: Episode | None = None
+        self._begun = 0  # episodes announced so far
+        self._wanted = False
+        self._granted = False
+        self._lost_openings = 0
+        self._stopped: str | None = None
+        self._complete = False
+
+    # -- the run's side --------------------------------------------------------------------------------------------
+
+    def wait_for_next(self) -> bool:
+        """Wait until a driver asks for the next episode; False when the run must stop instead.
+
+        Called before an attempt is journaled. Nobody asking for ``idle_timeout_s`` stops the run.
+        """
+        with self._table:
+            if self._granted:  # the attempt that was asked for failed before it was announced
+                self._granted, self._lost_openings = False, self._lost_openings + 1
+                self._ring()
+            self._table.wait_for(lambda: self._wanted or self._stopped is not None, self._idle_timeout_s)
+            if not self._wanted and self._stopped is None:
+                self._stopped = f"no driver asked for an episode for {self._idle_timeout_s} s"
+                self._ring()
+            self._granted, self._wanted = self._stopped is None, False
+            return self._granted
+
+    def no_more(self) -> None:
+        """Tell whoever asks for the next episode that every planned one is done."""
+        with self._table:
+            self._complete, self._wanted, self._granted = True, False, False
+            self._ring()
+
+    def stop(self, why: str) -> None:
+        """End everything: the run's waits raise or return False, the driver's requests hear that we shut down."""
+        with self._table:
+            self._stopped = self._stopped or why
+            self._ring()
+
+    def open(self, info: EpisodeInfo, *, arm: str) -> None:
+        """Announce an episode; the one before is forgotten, and its id with it. Raises HarnessFault when stopped."""
+        with self._table:
+            self._refuse_stopped()
+            self._episode = Episode(info.episode, arm)
+            self._begun += 1
+            self._granted = False
+            self._ring()
+
+    def decide(self, observation: Observation, *, limit_s: float) -> PolicyDecision:
+        """Put an observation on the table and return the decision to it.
+
+        Raises PolicyFault ``policy_timeout`` after ``limit_s``, HarnessFault ``interrupted`` when the episode is
+        closed or the run stopped, and whatever was wrong with the answer.
+        """
+        with self._table:
+            episode = self._present(observation.episode)
+            call = episode.call = Call(observation)
+            episode.calls += 1
+            self._ring()
+            self._table.wait_for(
+                lambda: call.outcome is not None or episode.closing or self._stopped is not None, limit_s
+            )
+            self._refuse_stopped()
+            outcome = call.outcome
+            if outcome is None and episode.closing:
+                outcome = HarnessFault("the driver closed the episode", code="interrupted")
+            elif outcome is None:
+                outcome = PolicyFault(
+                    f"no decision to call {observation.call_index} within {limit_s} s", code="policy_timeout"
+                )
+            call.outcome = outcome
+        if isinstance(outcome, TrialplateError):
+            raise outcome
+        return outcome
+
+    def settle(self, ack: Ack) -> None:
+        """Take the observation off the table and reply to whoever answered it."""
+        with self._table:
+            episode = self._episode
+            if episode is None or episode.call is None or episode.id != ack.episode:
+                return
+            call, episode.call = episode.call, None
+            if call.claimed is not None:
+                fault = call.outcome if isinstance(call.outcome, TrialplateError) else None
+                episode.replies[call.claimed] = fault or ack
+                while len(episode.replies) > KEPT_REPLIES:
+                    episode.replies.popitem(last=False)
+            self._ring()
+
+    def finish(self, reason: EndReason) -> None:
+        """End the present episode. Its id stays good for its last reply until the next one is opened."""
+        with self._table:
+            if self._episode is not None and self._episode.ended is None:
+                self._episode.ended = "aborted" if self._episode.closing and reason == "error" else reason
+                self._episode.call = None
+                self._ring()
+
+    # -- the driver's side -----------------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> str | None:
+        """Why everything ended, None while it goes on."""
+        return self._stopped
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode is done."""
+        return self._complete
+
+    @property
+    def present(self) -> Episode | None:
+        """The present episode: in flight, or ended and not yet followed by another."""
+        return self._episode
+
+    async def next_episode(self, *, timeout_s: float) -> Episode | None:
+        """Ask for the next planned episode and return it once it is announced; None when all are done.
+
+        Raises ContractFault ``out_of_order`` while one is in flight or asked for, HarnessFault ``reset_failed`` when
+        the attempt failed before it was announced, ``interrupted`` when we shut down.
+        """
+        with self._table:
+            if self._wanted or self._granted or self._in_flight():
+                raise ContractFault("an episode is in flight or asked for", code="out_of_order")
+            self._wanted = not self._complete
+            begun, lost = self._begun, self._lost_openings
+            self._ring()
+
+        def opened() -> Callable[[], Episode | None] | None:
+            if self._begun > begun:
+                return lambda: self._episode
+            if self._lost_openings > lost:
+                return _raising(HarnessFault("the attempt failed before it began", code="reset_failed"))
+            if self._complete:
+                return lambda: None
+            if self._stopped is not None:
+                return _raising(HarnessFault("the service is shutting down", code="interrupted"))
+            return None
+
+        found = await self._until(opened, timeout_s=timeout_s)
+        if found is None:
+            with self._table:
+                self._wanted = False
+            raise HarnessFault("the next episode did not begin in time", code="reset_failed")
+        return found()
+
+    async def look(self, episode: Episode, *, timeout_s: float) -> Call | EndReason:
+        """Return what lies on the table, waiting while a decision is being carried out; or how the episode ended.
+
+        Raises HarnessFault ``interrupted`` when we shut down or nothing comes within ``timeout_s``.
+        """
+
+        def shown() -> Call | EndReason | HarnessFault | None:
+            if episode.ended is not None:
+                return episode.ended
+            if self._stopped is not None:
+                return HarnessFault("the service is shutting down", code="interrupted")
+            return episode.call if episode.call is not None and episode.call.outcome is None else None
+
+        found: Call | EndReason | HarnessFault | None = await self._until(shown, timeout_s=timeout_s)
+        if found is None:
+            raise HarnessFault("no observation came in time", code="interrupted")
+        if isinstance(found, HarnessFault):
+            raise found
+        return found
+
+    def claim(self, episode: Episode, digest: bytes) -> Call | None:
+        """Reserve the observation on the table for one body; None when that body has answered it already.
+
+        Raises ContractFault ``out_of_order`` when nothing waits for a decision, or another body was first.
+        """
+        with self._table:
+            if digest in episode.replies or (episode.call is not None and episode.call.claimed == digest):
+                return None
+            call = episode.call
+            if call is None or call.outcome is not None or episode is not self._episode:
+                raise ContractFault("nothing waits for a decision now", code="out_of_order")
+            if call.claimed is not None:
+                raise ContractFault("another decision to this call came first", code="out_of_order")
+            call.claimed = digest
+            return call
+
+    def release(self, call: Call) -> None:
+        """Take back a claim: the body was no answer to this call, which stays open."""
+        with self._table:
+            if call.outcome is None:
+                call.claimed = None
+                self._ring()
+
+    def answer(self, call: Call, outcome: PolicyDecision | TrialplateError) -> None:
+        """Hand the run what the body said: a decision, or what is wrong with it. Without effect after a timeout."""
+        with self._table:
+            if call.outcome is None:
+                call.outcome = outcome
+                self._ring()
+
+    async def reply(self, episode: Episode, digest: bytes, *, timeout_s: float) -> Reply:
+        """Return what became of the body that claimed a call, waiting until it is carried out.
+
+        A HarnessFault ``interrupted`` stands for what is never going to be known.
+        """
+
+        def settled() -> Reply | None:
+            known = episode.replies.get(digest)
+            if known is not None:
+                return known
+            waits = episode.call is not None and episode.call.claimed == digest and episode.ended is None
+            if not waits or self._stopped is not None:
+                return HarnessFault("the decision was not carried out", code="interrupted")
+            return None
+
+        found: Reply | None = await self._until(settled, timeout_s=timeout_s)
+        if found is None:
+            return HarnessFault("the decision was not carried out in time", code="interrupted")
+        return found
+
+    async def close(self, episode: Episode, *, timeout_s: float) -> EndReason:
+        """End an episode that is in flight, at its next call; return how it ended."""
+        with self._table:
+            episode.closing = episode.closing or episode.ended is None
+            self._ring()
+
+        def ended() -> EndReason | None:
+            return "aborted" if episode.ended is None and self._stopped is not None else episode.ended
+
+        reason: EndReason | None = await self._until(ended, timeout_s=timeout_s)
+        return "aborted" if reason is None else reason
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def _until(self, check: Callable[[], Found | None], *, timeout_s: float) -> Found | None:
+        """Return the first thing that ``check`` finds, looking after every change; None after ``timeout_s``."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while True:
+            woken: asyncio.Future[None] = loop.create_future()
+            with self._table:
+                found = check()
+                if found is not None:
+                    return found
+                self._sleepers.append((loop, woken))
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await woken
+            except TimeoutError:
+                return None
+            finally:
+                with self._table, suppress(ValueError):
+                    self._sleepers.remove((loop, woken))
+
+    def _ring(self) -> None:
+        """Wake both sides; the table is held."""
+        self._table.notify_all()
+        sleepers, self._sleepers = self._sleepers, []
+        for loop, woken in sleepers:
+            with suppress(RuntimeError):  # its loop has ended, and the sleeper with it
+                loop.call_soon_threadsafe(_wake, woken)
+
+    def _in_flight(self) -> bool:
+        return self._episode is not None and self._episode.ended is None and not self._complete
+
+    def _present(self, episode: str) -> Episode:
+        self._refuse_stopped()
+        if self._episode is None or self._episode.id != episode:
+            raise HarnessFault("the episode was not announced to the driver", code="interrupted")
+        return self._episode
+
+    def _refuse_stopped(self) -> None:
+        if self._stopped is not None:
+            raise HarnessFault(f"the service stopped: {self._stopped}", code="interrupted")
+
+
+class ServedActor:
+    """The arm's side of a rollout when a driver plays it from outside (:class:`trialplate.interfaces.Actor`)."""
+
+    def __init__(self, rendezvous: Rendezvous, setting: ActorSetting) -> None:
+        self._rendezvous, self._setting = rendezvous, setting
+
+    def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
+        """Announce the episode; the scenario is shown to nobody."""
+        self._rendezvous.open(episode, arm=self._setting.arm)
+
+    def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
+        """Return the decision that a driver sends. Raises PolicyFault, ContractFault or HarnessFault."""
+        budgets = self._setting.budgets
+        limit_s = budgets.call_timeout_s if observation.call_index else budgets.first_call_timeout_s
+        return self._rendezvous.decide(observation, limit_s=limit_s)
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Reply to the request that brought the decision."""
+        self._rendezvous.settle(ack)
+
+    def end(self, reason: EndReason) -> None:
+        """Tell whoever looks that the episode has ended."""
+        self._rendezvous.finish(reason)
+
+    def close(self) -> None:
+        """Nothing is held: the table belongs to the service."""
+
+
+def body_digest(body: bytes) -> bytes:
+    """Return what two byte-equal bodies have in common."""
+    return hashlib.sha256(body).digest()
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+def _raising(fault: TrialplateError) -> Callable[[], None]:
+    def fail() -> None:
+        raise fault
+
+    return fail
