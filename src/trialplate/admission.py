@@ -9,12 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trialplate.errors import HARNESS_FAULTS, POLICY_FAULTS, DocumentFault, ProtocolError, UsageError, nearest
+from trialplate.errors import (
+    DEFAULT_STATUS,
+    HARNESS_FAULTS,
+    DocumentFault,
+    ProtocolError,
+    UsageError,
+    nearest,
+)
 from trialplate.interfaces import Scenario, Suite
 from trialplate.registry import load_suite
 from trialplate.spec.protocol import Protocol, cross_faults, read_toml, structure_faults
-
-CONTROL_PREFIX = "control:"
+from trialplate.spec.schemes import CONTROL_PREFIX, Scheme, scheme_of
 
 
 def admit(text: str, *, source: str, base: Path) -> Protocol:
@@ -145,25 +151,60 @@ def _arm_faults(arm: Mapping[str, Any], suite: Suite, *, place: str, base: Path)
         )
     if not isinstance(policy, str):
         return faults
-    if policy.startswith(CONTROL_PREFIX):
-        name = policy.removeprefix(CONTROL_PREFIX)
-        if name not in suite.controls:
-            faults.append(
-                DocumentFault(
-                    f"{place}.policy", f"suite {suite.name} has no control {name!r}{nearest(name, suite.controls)}"
-                )
-            )
-        return faults
-    module, separator, attribute = policy.partition(":")
-    if not separator or not attribute or not module:
-        faults.append(
-            DocumentFault(f"{place}.policy", f"expected control:NAME, module:attr or file.py:attr, got {policy!r}")
-        )
-    elif module.endswith(".py") and not (base / module).is_file():
-        faults.append(DocumentFault(f"{place}.policy", f"no file {module!r} beside the protocol"))
+    try:
+        scheme = scheme_of(policy)
+    except ValueError as error:
+        return [*faults, DocumentFault(f"{place}.policy", str(error))]
+    faults += _reference_faults(policy, scheme, suite, place=place, base=base)
     for index, name in enumerate(arm.get("weights") or []):
         if isinstance(name, str) and not (base / name).is_file():
             faults.append(DocumentFault(f"{place}.weights[{index}]", f"no file {name!r} beside the protocol"))
+    return faults + _attachment_faults(arm, scheme, place=place)
+
+
+def _reference_faults(policy: str, scheme: Scheme, suite: Suite, *, place: str, base: Path) -> list[DocumentFault]:
+    """Return why the name of a policy leads nowhere."""
+    where = f"{place}.policy"
+    if scheme == "control":
+        name = policy.removeprefix(CONTROL_PREFIX)
+        if name not in suite.controls:
+            near = nearest(name, suite.controls)
+            return [DocumentFault(where, f"suite {suite.name} has no control {name!r}{near}")]
+    module = policy.partition(":")[0]
+    if scheme == "python" and module.endswith(".py") and not (base / module).is_file():
+        return [DocumentFault(where, f"no file {module!r} beside the protocol")]
+    return []
+
+
+_FITS: Mapping[str, tuple[frozenset[str], str]] = {
+    "weights": (frozenset({"python"}), "only a policy in this process is handed files"),
+    "options": (frozenset({"python", "control"}), "only a policy in this process is handed options"),
+    "declares": (frozenset({"openpi", "served", "mailbox"}), "this policy says itself what it uses and sends"),
+    "as_suite": (frozenset({"openpi", "served", "mailbox"}), "this policy says itself what it uses and sends"),
+    "identity": (frozenset({"openpi", "served", "mailbox"}), "this policy's identity is found out, not told"),
+    "mapping": (frozenset({"openpi"}), "only openpi's dialect has keys to map"),
+    "single_vector": (frozenset({"openpi"}), "only openpi's dialect has one-row replies"),
+}
+"""Member of an arm -> the schemes that use it, and why the others do not: nothing is accepted and ignored."""
+
+
+def _attachment_faults(arm: Mapping[str, Any], scheme: Scheme, *, place: str) -> list[DocumentFault]:
+    """Return what an arm says that its way of being attached does not use, and what it leaves out."""
+    faults = [
+        DocumentFault(f"{place}.{name}", f"has no use with policy {arm['policy']!r}: {why}")
+        for name, (schemes, why) in _FITS.items()
+        if arm.get(name) and scheme not in schemes
+    ]
+    if scheme in ("openpi", "served", "mailbox") and bool(arm.get("declares")) == bool(arm.get("as_suite")):
+        faults.append(
+            DocumentFault(
+                f"{place}.as_suite",
+                f"contract_undeclared: policy {arm['policy']!r} cannot say what it uses and sends; say it in exactly "
+                "one of [arms.declares] and [arms.as_suite]",
+            )
+        )
+    if scheme == "openpi" and not arm.get("mapping"):
+        faults.append(DocumentFault(f"{place}.mapping", "missing: openpi's keys have no default"))
     return faults
 
 
@@ -179,7 +220,7 @@ def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
 
 def _fault_table_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
     table = raw.get("fault_table")
-    known = set(POLICY_FAULTS) | set(HARNESS_FAULTS)
+    known = set(DEFAULT_STATUS)
     faults = []
     for code in table if isinstance(table, dict) else ():
         if code not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from trialplate.errors import EvidenceError, LockError, ProtocolError, UsageErro
 from trialplate.lock import Lock, lock_bytes, lock_document, read_lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
-from trialplate.run.bench import release, seat_arm
-from trialplate.run.campaign import ExecutorName, Progress, RunReport, run_campaign
+from trialplate.run.attempt import Recording
+from trialplate.run.campaign import Attachment, ExecutorName, Progress, RunReport, run_campaign
 from trialplate.run.schedule import make_schedule
+from trialplate.run.seating import describe_arm, refuse_blind
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import write_derived
@@ -77,9 +78,14 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
         raise LockError(f"{path} exists; a lock is written once. Choose another folder", code="lock_exists")
     suite = load_suite(protocol.protocol.suite.name)
     schedule = make_schedule(protocol.protocol, select_scenarios(protocol.protocol, suite))
-    document = lock_document(protocol.protocol, suite, base=protocol.base, schedule=schedule)
-    for arm in document["arms"]:
-        release(seat_arm(arm, suite, base=protocol.base, simulator=document["simulator"]))
+    described = {
+        arm.name: describe_arm(arm, suite, budgets=protocol.protocol.budgets, base=protocol.base)
+        for arm in protocol.protocol.arms
+    }
+    document = lock_document(
+        protocol.protocol, suite, base=protocol.base, schedule=schedule, described=described
+    )
+    refuse_blind(document)
     disk = Disk()
     disk.make_folder(path.parent)
     write_new(disk, path, lock_bytes(document), mode=0o444)
@@ -93,12 +99,23 @@ def run(
     workers: int = 1,
     executor: ExecutorName | None = None,
     resume: bool = False,
+    recording: Recording = "detailed",
+    addresses: Mapping[str, str] | None = None,
+    attachment: Attachment | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Campaign:
-    """Run every planned trial of a lock; every attempt becomes evidence. ``into`` defaults to the lock's folder."""
+    """Run every planned trial of a lock; every attempt becomes evidence. ``into`` defaults to the lock's folder.
+
+    ``recording``: ``minimal`` keeps all that scoring needs, ``detailed`` also what each policy was shown.
+    ``addresses``: arm -> where its policy server is now. ``attachment``: how arms that come to the run by themselves
+    (``served``, ``mailbox``) are met; such a run runs only them.
+    """
     locked = lock if isinstance(lock, Lock) else read_lock(Path(lock))
     folder = (Path(into) if into is not None else locked.path.parent).resolve()
-    report = run_campaign(locked, folder, workers=workers, executor=executor, resume=resume, progress=progress)
+    report = run_campaign(
+        locked, folder, workers=workers, executor=executor, resume=resume, recording=recording, addresses=addresses,
+        attachment=attachment, progress=progress,
+    )  # fmt: skip
     return Campaign(folder, report)
 
 

@@ -230,6 +230,14 @@ def array_digest(rows: np.ndarray | Sequence[Sequence[float]], *, dtype: Literal
     return sha256_hex(header + (array + 0.0).astype(array.dtype, copy=False).tobytes())
 
 
+def action_sha256(rows: np.ndarray) -> str:
+    """Return the SHA-256 of action rows (n, dim) as little-endian float64, row by row: the digest of a decision.
+
+    Source: policy contract, section 11.
+    """
+    return sha256_hex(np.ascontiguousarray(rows, dtype="<f8").tobytes())
+
+
 def env_seed(lock_sha256: str, suite: str, *, scenario: str, repeat: int) -> int:
     """Return the environment seed of a trial, 0 <= seed < 2**32. The arm is not in it: arms are paired."""
     body = bytes.fromhex(lock_sha256) + canonical_json([suite, scenario, repeat])

@@ -32,10 +32,10 @@ def lock_findings(document: Mapping[str, Any], suite: Suite) -> list[Finding]:
     if set(listed) != planned or len(listed) != len(planned):
         found.append(_lock("/schedule", f"{len(planned)} trials of the protocol", f"{len(listed)} trials"))
     for index, arm in enumerate(document["arms"]):
-        body = {key: value for key, value in arm.items() if key != "registration_sha256"}
-        if document_sha256(body) != arm["registration_sha256"]:
-            place = f"/arms/{index}/registration_sha256"
-            found.append(_lock(place, document_sha256(body), arm["registration_sha256"]))
+        body = {key: value for key, value in arm.items() if key != "arm_sha256"}
+        for name, part in (("arm_sha256", body), ("registration_sha256", arm["registration"])):
+            if document_sha256(part) != arm[name]:
+                found.append(_lock(f"/arms/{index}/{name}", document_sha256(part), arm[name]))
     installed = json.loads(json.dumps(suite_identity(protocol, suite)))
     for key in sorted({*installed, *document["suite"]}):
         if installed.get(key) != document["suite"].get(key):
@@ -80,7 +80,8 @@ def _expected(view: CampaignView, row: Row, scenario: Scenario, registration_sha
     if row.trace is not None:
         calls = view.load_trace(row).calls
         expected |= {"calls": len(calls), "rows_executed": row.trace.steps, "control_steps": row.trace.steps}
-        expected |= {f"rows_{key}": sum(int(call[key] or 0) for call in calls) for key in ("proposed", "dropped")}
+        for key in ("proposed", "dropped", "discarded"):
+            expected[f"rows_{key}"] = sum(int(call[key] or 0) for call in calls)
     return expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from trialplate import fingerprint
-from trialplate.admission import CONTROL_PREFIX, select_scenarios
+from trialplate.admission import select_scenarios
 from trialplate.canonical import canonical_json, document_sha256, read_stored, sha256_hex
-from trialplate.errors import CanonicalError, LockError
-from trialplate.interfaces import Suite
+from trialplate.errors import DEFAULT_STATUS, CanonicalError, LockError
+from trialplate.interfaces import Control, Suite
 from trialplate.registry import load_attribute
+from trialplate.spec.channels import PolicySpec
 from trialplate.spec.protocol import ArmChoice, Protocol
+from trialplate.spec.registration import AdapterIdentity, Registration
+from trialplate.spec.schemes import CONTROL_PREFIX
 
 SCHEMA = "trialplate.lock/1"
 IDENTITY_KEYS = ("harness", "suite", "distributions", "machine", "simulator", "arms")
@@ -40,8 +44,27 @@ class Lock:
         return protocol
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What an arm said of itself before the lock, or its operator for it.
+
+    ``registration``: None for a policy in this process, whose identity the harness finds out itself.
+    ``unused_channels``: what the profile sends and the arm does not use.
+    """
+
+    declared: PolicySpec
+    registration: Registration | None
+    adapters: tuple[AdapterIdentity, ...]
+    unused_channels: tuple[str, ...]
+
+
 def lock_document(
-    protocol: Protocol, suite: Suite, *, base: Path, schedule: Sequence[Mapping[str, Any]]
+    protocol: Protocol,
+    suite: Suite,
+    *,
+    base: Path,
+    schedule: Sequence[Mapping[str, Any]],
+    described: Mapping[str, Described],
 ) -> dict[str, Any]:
     """Return the document of a new lock; hashes everything it names."""
     return {
@@ -51,11 +74,13 @@ def lock_document(
         "protocol": protocol.document(),
         "protocol_sha256": document_sha256(protocol.document()),
         "schedule": [dict(trial) for trial in schedule],
-        **identity(protocol, suite, base=base),
+        **identity(protocol, suite, base=base, described=described),
     }
 
 
-def identity(protocol: Protocol, suite: Suite, *, base: Path) -> dict[str, Any]:
+def identity(
+    protocol: Protocol, suite: Suite, *, base: Path, described: Mapping[str, Described]
+) -> dict[str, Any]:
     """Return the sections that must be the same at lock and at every run: ``IDENTITY_KEYS``."""
     return {
         "harness": fingerprint.harness(),
@@ -63,7 +88,7 @@ def identity(protocol: Protocol, suite: Suite, *, base: Path) -> dict[str, Any]:
         "distributions": fingerprint.distributions(),
         "machine": fingerprint.machine(),
         "simulator": load_attribute(suite.identity)(),
-        "arms": [arm_identity(arm, suite, base=base) for arm in protocol.arms],
+        "arms": [arm_identity(arm, suite, base=base, described=described[arm.name]) for arm in protocol.arms],
     }
 
 
@@ -79,40 +104,102 @@ def suite_identity(protocol: Protocol, suite: Suite) -> dict[str, Any]:
         "manifest_sha256": document_sha256(suite.manifest_document()),
         "selected_sha256": document_sha256([scenario.sha256() for scenario in selected]),
         "scenarios": len(selected),
+        "action": suite.action.model_dump(mode="json"),
         "action_sha256": suite.action.sha256(),
         "chain": suite.chain.model_dump(mode="json"),
         "columns": [{"name": column.name, "dim": column.dim, "unit": column.unit} for column in suite.columns],
         "profiles_sha256": {name: spec.sha256() for name, spec in sorted(suite.profiles.items())},
         "settings": dict(suite.settings),
         "max_steps": protocol.budgets.max_steps or suite.max_steps,
-        "fault_table": {**suite.fault_table, **protocol.fault_table},
+        "fault_table": {**DEFAULT_STATUS, **suite.fault_table, **protocol.fault_table},
+        "errors_rule": protocol.analysis.errors or suite.errors_rule,
+        "schedule_verified": suite.schedule_verified,
     }
 
 
-def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path) -> dict[str, Any]:
-    """Return who an arm is: its code and weights by content, its options and its observation profile.
+def arm_place(arm: ArmChoice, suite: Suite) -> tuple[str, str, Control | None]:
+    """Return the reference to load, the observation profile, and the suite's control that this arm is, if any."""
+    if arm.scheme != "control":
+        return arm.policy, arm.profile or suite.default_profile, None
+    control = suite.controls[arm.policy.removeprefix(CONTROL_PREFIX)]
+    return control.policy, arm.profile or control.profile or suite.default_profile, control
+
+
+def locked_description(arm: Mapping[str, Any]) -> Described:
+    """Return what an arm of a lock said of itself when it was locked."""
+    registration = Registration.model_validate_json(json.dumps(arm["registration"]))
+    return Described(
+        PolicySpec.model_validate_json(json.dumps(arm["declares"])),
+        registration if arm["source"] is None else None,
+        registration.adapters,
+        tuple(arm["contract"]["unused_channels"]),
+    )
+
+
+def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path, described: Described) -> dict[str, Any]:
+    """Return who an arm is, what it declares and how it is attached.
 
     ``role``: ``arm`` for an implementation under test (a shipped baseline is one), else what the suite calls its
-    control: ``null``, ``random``, ``exploit`` or ``oracle``.
+    control: ``null``, ``random``, ``exploit`` or ``oracle``. ``source`` is None for a policy that runs elsewhere.
+    ``registration_sha256`` is what each observation carries; ``arm_sha256`` covers the whole entry.
     """
-    control = None
-    reference = arm.policy
-    if arm.policy.startswith(CONTROL_PREFIX):
-        control = suite.controls[arm.policy.removeprefix(CONTROL_PREFIX)]
-        reference = control.policy
+    reference, profile, control = arm_place(arm, suite)
+    here = arm.scheme in ("control", "python")
+    source = fingerprint.policy_source(reference, base=base) if here else None
+    weights = fingerprint.checkpoint(arm.weights, base=base)
+    registration = _registration(described, source=source, weights=weights, control=control)
     body = {
         "name": arm.name,
         "policy": arm.policy,
+        "choice": arm.model_dump(mode="json"),
         "reference": reference,
         "role": control.role if control and control.role != "baseline" else "arm",
         "privileged": control.privileged if control else False,
-        "profile": arm.profile or (control.profile if control else None) or suite.default_profile,
+        "profile": profile,
         "options": dict(arm.options),
-        "weights": fingerprint.checkpoint(arm.weights, base=base),
+        "weights": weights,
         "replan_interval": arm.replan_interval,
-        "source": fingerprint.policy_source(reference, base=base),
+        "source": source,
+        "declares": described.declared.model_dump(mode="json"),
+        "contract": {
+            "observation_sha256": suite.profiles[profile].sha256(),
+            "action_sha256": suite.action.sha256(),
+            "policy_spec_sha256": described.declared.sha256(),
+            "unused_channels": list(described.unused_channels),
+        },
+        "adapters": [adapter.model_dump(mode="json") for adapter in described.adapters],
+        "registration": registration.model_dump(mode="json"),
+        "registration_sha256": registration.sha256(),
     }
-    return {**body, "registration_sha256": document_sha256(body)}
+    return {**body, "arm_sha256": document_sha256(body)}
+
+
+def _registration(
+    described: Described, *, source: Mapping[str, Any] | None, weights: Sequence[Mapping[str, Any]],
+    control: Control | None,
+) -> Registration:  # fmt: skip
+    """Return the identity of an arm: found out here, or as it was told, with the adapters that stand before it."""
+    if described.registration is not None:
+        return described.registration.model_copy(update={"adapters": described.adapters})
+    assert source is not None
+    found: dict[str, Any] = {
+        "kind": "diagnostic" if control is not None else "fixed_program" if not weights else "model",
+        "policy_source": {
+            "module": source["module"],
+            "sha256": source["source_sha256"],
+            "git_revision": source["git_revision"],
+            "dirty": source["dirty"],
+            "verified": True,
+        },
+        "adapters": [adapter.model_dump(mode="json") for adapter in described.adapters],
+    }
+    if weights:
+        found["checkpoint"] = {
+            "ref": ", ".join(shard["path"] for shard in weights)[:512],
+            "sha256": document_sha256([dict(shard) for shard in weights]),
+            "verified": True,
+        }
+    return Registration.model_validate_json(json.dumps(found))
 
 
 def arm_inputs(lock: Lock) -> dict[str, str]:
@@ -121,7 +208,12 @@ def arm_inputs(lock: Lock) -> dict[str, str]:
 
 
 def _present_inputs(arm: Mapping[str, Any], base: Path) -> str:
-    """Return the digest of an arm's code and weights as they lie, or what is wrong with them."""
+    """Return the digest of an arm's code and weights as they lie, or what is wrong with them.
+
+    Of a policy that runs elsewhere nothing can be read here: its identity is compared at each connection.
+    """
+    if arm["source"] is None:
+        return _locked_input(arm)
     try:
         source = fingerprint.policy_source(arm["reference"], base=base)
         weights = fingerprint.checkpoint([shard["path"] for shard in arm["weights"]], base=base)
@@ -132,10 +224,13 @@ def _present_inputs(arm: Mapping[str, Any], base: Path) -> str:
 
 def locked_inputs(document: Mapping[str, Any]) -> dict[str, str]:
     """Return what ``arm_inputs`` must be according to the lock."""
-    return {
-        arm["name"]: document_sha256({"source": arm["source"]["source_sha256"], "weights": arm["weights"]})
-        for arm in document["arms"]
-    }
+    return {arm["name"]: _locked_input(arm) for arm in document["arms"]}
+
+
+def _locked_input(arm: Mapping[str, Any]) -> str:
+    if arm["source"] is None:
+        return document_sha256({"registration": arm["registration_sha256"]})
+    return document_sha256({"source": arm["source"]["source_sha256"], "weights": arm["weights"]})
 
 
 def read_lock(path: Path) -> Lock:

@@ -1,15 +1,102 @@
-"""Load a policy that is a Python object in this process."""
+"""A policy that is a Python object in this process: how it is loaded, and how a rollout talks to it."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from trialplate.errors import LockError, TrialplateError, UsageError, nearest
+from trialplate.errors import LockError, PolicyFault, TrialplateError, UsageError, nearest
+from trialplate.interfaces import Scenario
+from trialplate.policies.charging import charged, said
+from trialplate.record import (
+    Ack,
+    ActionChunk,
+    Decision,
+    EndReason,
+    EpisodeInfo,
+    Measurement,
+    Observation,
+    PolicyDecision,
+    Stop,
+    Usage,
+)
 from trialplate.registry import load_attribute
+
+
+class InProcessActor:
+    """Calls a policy in this process; whatever comes out of it is the policy's.
+
+    ``privileged``: a control that is shown the scenario and the measurements. ``genuine``: says whether somebody
+    really asked the process to stop, so that an arm cannot pretend it.
+    """
+
+    def __init__(self, policy: Any, *, privileged: bool, genuine: Callable[[], bool]) -> None:
+        self._policy, self._privileged, self._genuine = policy, privileged, genuine
+
+    def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
+        """Begin an episode."""
+        arguments = (episode, scenario) if self._privileged else (episode,)
+        charged(lambda: self._policy.reset(*arguments), doing="reset", genuine=self._genuine)
+
+    def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
+        """Return the policy's decision. Raises PolicyFault ``policy_exception`` or ``invalid_response_schema``."""
+        arguments = (observation, measure()) if self._privileged else (observation,)
+        doing = f"act, call {observation.call_index}"
+        return in_process_decision(
+            charged(lambda: self._policy.act(*arguments), doing=doing, genuine=self._genuine)
+        )
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Say nothing: a policy in this process sees what became of its rows in the next observation."""
+
+    def end(self, reason: EndReason) -> None:
+        """Say nothing: the next reset is the end."""
+
+    def close(self) -> None:
+        """Close the policy; what it raises then comes after its last episode and changes nothing."""
+        with suppress(PolicyFault):
+            charged(self._policy.close, doing="close", genuine=self._genuine)
+
+
+def in_process_decision(answer: Any) -> PolicyDecision:
+    """Return what ``act`` returned as a decision. Raises PolicyFault ``invalid_response_schema``."""
+    if type(answer) in (ActionChunk, Stop):
+        return PolicyDecision(_plain(answer))
+    if type(answer) is not PolicyDecision or type(answer.decision) not in (ActionChunk, Stop):
+        raise PolicyFault(
+            f"act returned {type(answer).__name__}, expected ActionChunk or Stop", code="invalid_response_schema"
+        )
+    usage, latency_ms = answer.usage, answer.latency_ms
+    if usage is not None and not _is_usage(usage):
+        raise PolicyFault(
+            "usage: expected counts of at least 0 or None in each member", code="invalid_response_schema"
+        )
+    if latency_ms is not None and not _is_amount(latency_ms):
+        raise PolicyFault("latency_ms: expected milliseconds of at least 0", code="invalid_response_schema")
+    return PolicyDecision(_plain(answer.decision), usage=usage, latency_ms=latency_ms)
+
+
+def _plain(decision: Decision) -> Decision:
+    """Return a decision whose reason is text, whatever the policy put there."""
+    if isinstance(decision, Stop) and decision.reason is not None:
+        return Stop(said(decision.reason))
+    return decision
+
+
+def _is_usage(usage: Any) -> bool:
+    if type(usage) is not Usage:
+        return False
+    counts = (usage.requests, usage.input_tokens, usage.output_tokens)
+    whole = all(value is None or (type(value) is int and value >= 0) for value in counts)
+    return whole and (usage.cost is None or _is_amount(usage.cost))
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < float("inf")
 
 
 def load_policy(

@@ -5,6 +5,7 @@ Source: policy contract, section 3, step 9.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,24 @@ def validate_chunk(vectors: Any, spec: ActionSpec, *, max_rows: int) -> NDArray[
         raise _invalid(f"expected rows of {spec.dim} numbers, shape (n, {spec.dim}), got shape {array.shape}")
     rows, dim = array.shape
     if rows < 1 or rows > max_rows:
-        raise _invalid(f"expected 1 to {max_rows} rows, got {rows}")
+        raise _invalid(f"expected 1 to {max_rows} rows, got {rows}", rule="rows")
     if dim != spec.dim:
-        raise _invalid(f"row 0: expected {spec.dim} values, got {dim}")
-    low = np.asarray(spec.low, dtype=array.dtype)
-    high = np.asarray(spec.high, dtype=array.dtype)
-    legal = (array >= low) & (array <= high)  # NaN compares false
+        raise _invalid(f"row 0: expected {spec.dim} values, got {dim}", row=0, rule="dim")
+    low, high = _bounds(spec, array.dtype.str)
+    legal = (array >= low) & (array <= high) & np.isfinite(array)  # NaN compares false
     if not legal.all():
         row, scalar = (int(index) for index in np.argwhere(~legal)[0])
-        value = array[row, scalar]
+        value, name = array[row, scalar], spec.scalar_name(scalar)
         rule = f"in [{spec.low[scalar]}, {spec.high[scalar]}]" if np.isfinite(value) else "a finite number"
-        raise _invalid(f"row {row}, {spec.scalar_name(scalar)}: expected {rule}, got {float(value)!r}")
+        message = f"row {row}, {name}: expected {rule}, got {float(value)!r}"
+        raise _invalid(message, row=row, component=name, rule=rule)
     return np.asarray(array, dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def _bounds(spec: ActionSpec, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return low and high of every scalar, rounded to the dtype that a chunk came in."""
+    return np.asarray(spec.low, dtype=dtype), np.asarray(spec.high, dtype=dtype)
 
 
 def _as_floats(vectors: Any, spec: ActionSpec) -> NDArray[Any]:
@@ -50,16 +57,23 @@ def _as_floats(vectors: Any, spec: ActionSpec) -> NDArray[Any]:
         raise PolicyFault(f"expected rows of numbers, got {type(vectors).__name__}", code="invalid_response_schema")
     for row, values in enumerate(vectors):
         if not isinstance(values, (list, tuple)):
-            raise _invalid(f"row {row}: expected a list of {spec.dim} numbers, got {type(values).__name__}")
+            kind = type(values).__name__
+            raise _invalid(f"row {row}: expected a list of {spec.dim} numbers, got {kind}", row=row, rule="dim")
         if len(values) != spec.dim:
-            raise _invalid(f"row {row}: expected {spec.dim} values, got {len(values)}")
+            raise _invalid(f"row {row}: expected {spec.dim} values, got {len(values)}", row=row, rule="dim")
         for scalar, value in enumerate(values):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise _invalid(f"row {row}, {spec.scalar_name(scalar)}: expected a number, got {value!r}")
+                name = spec.scalar_name(scalar)
+                message = f"row {row}, {name}: expected a number, got {value!r}"
+                raise _invalid(message, row=row, component=name, rule="a finite number")
     if not vectors:
-        raise _invalid("the chunk is empty; end an episode with Stop")
+        raise _invalid("the chunk is empty; end an episode with Stop", rule="rows")
     return np.asarray(vectors, dtype=np.float64)
 
 
-def _invalid(message: str) -> PolicyFault:
-    return PolicyFault(f"{message}; nothing of the chunk was executed", code="invalid_action")
+def _invalid(
+    message: str, *, row: int | None = None, component: str | None = None, rule: str | None = None
+) -> PolicyFault:
+    return PolicyFault(
+        f"{message}; nothing of the chunk was executed", code="invalid_action", row=row, component=component, rule=rule
+    )

@@ -2,6 +2,7 @@
 
 from trialplate.record.decision import Ack, ActionChunk, Decision, EndReason, Issue, PolicyDecision, Stop, Usage
 from trialplate.record.episode import (
+    Conduct,
     Event,
     ExchangeRef,
     Outcome,
@@ -19,6 +20,7 @@ __all__ = [
     "Ack",
     "ActionChunk",
     "Column",
+    "Conduct",
     "Decision",
     "EndReason",
     "EpisodeInfo",

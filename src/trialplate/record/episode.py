@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 
 class Status(StrEnum):
@@ -102,7 +103,7 @@ class Row:
     events: tuple[Event, ...] = ()
     applied_scene: Any = None
     timing: Timing | None = None
-    schema: str = "trialplate.row/2"
+    schema: str = "trialplate.row/1"
 
     def document(self) -> dict[str, Any]:
         """Return the plain document that is stored and hashed."""
@@ -131,8 +132,37 @@ class StageResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Conduct:
+    """How one attempt went on the wire: calls, rows, what was metered, and the range of what was executed.
+
+    ``calls``: decisions that were asked for; ``calls_executed`` of them moved something, ``calls_rejected`` did not
+    pass. ``usage``: sums over the calls as in :class:`Row`, or None with ``usage_reason``. ``echo``: who filled in
+    what a decision echoes. ``action_low``, ``action_high``: lowest and highest executed value of each scalar, (dim,),
+    None when nothing was executed.
+    """
+
+    calls: int
+    calls_executed: int
+    calls_rejected: int
+    short_chunks: int
+    rows_proposed: int
+    rows_executed: int
+    rows_dropped: int
+    rows_discarded: int
+    usage: Mapping[str, int | float | None] | None
+    usage_reason: str | None
+    echo: str | None
+    action_low: tuple[float, ...] | None
+    action_high: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What scoring says about one attempt, from its recording alone."""
+    """What scoring says about one attempt, from its recording alone.
+
+    ``conduct``: None where only results were handed over, without their recordings. ``blinding``: ``compromised``
+    when a leak was disclosed on this attempt; None says only that none was.
+    """
 
     trial_id: str
     arm: str
@@ -152,6 +182,8 @@ class Outcome:
     trace_content_sha256: str | None
     initial_state_sha256: str | None
     notes: tuple[str, ...] = field(default=())
+    conduct: Conduct | None = None
+    blinding: Literal["compromised"] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the plain form that is written, one canonical line each, into ``results.jsonl``."""
@@ -159,4 +191,7 @@ class Outcome:
         plain["status"] = self.status.value
         plain["stages"] = [asdict(stage) for stage in self.stages]
         plain["notes"] = list(self.notes)
+        if plain["conduct"] is not None:
+            for name in ("action_low", "action_high"):
+                plain["conduct"][name] = list(plain["conduct"][name]) if plain["conduct"][name] is not None else None
         return plain

@@ -6,23 +6,12 @@ Such an arm was never tested: it, its server or its adapter is set up wrongly. S
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
 
 from trialplate.errors import CONTRACT_FAULTS, POLICY_FAULTS
 from trialplate.record.episode import Row
 
 FIRST_TRIALS = 3
 """How many trials must begin with the same fault."""
-
-
-class _Early(Protocol):
-    """What the rule looks at in one attempt."""
-
-    @property
-    def fault_code(self) -> str | None: ...
-
-    @property
-    def control_steps(self) -> int: ...
 
 
 def systematic_error(rows: Iterable[Row], *, planned: Collection[int] = ()) -> str | None:
@@ -37,13 +26,20 @@ def systematic_error(rows: Iterable[Row], *, planned: Collection[int] = ()) -> s
         if row.ordinal not in last or row.attempt > last[row.ordinal].attempt:
             last[row.ordinal] = row
     first = sorted(planned or last)[:FIRST_TRIALS]
-    return same_early_fault([last[ordinal] for ordinal in first if ordinal in last])
+    return same_early_fault(
+        [(last[ordinal].fault_code, last[ordinal].control_steps) for ordinal in first if ordinal in last]
+    )
 
 
-def same_early_fault(first: Sequence[_Early]) -> str | None:
-    """Return the one fault of the arm, or of its messages, that all of the first three attempts ended with."""
-    codes = {attempt.fault_code for attempt in first}
-    if len(first) != FIRST_TRIALS or len(codes) != 1 or any(attempt.control_steps for attempt in first):
+def same_early_fault(ends: Sequence[tuple[str | None, int]]) -> str | None:
+    """Return the fault that all of the first three ends of an arm are, None when they are not one such fault.
+
+    ``ends``: fault code (None: no fault) and executed control steps of each trial, in schedule order. Only the first
+    three are looked at.
+    """
+    first = ends[:FIRST_TRIALS]
+    codes = {code for code, _ in first}
+    if len(first) != FIRST_TRIALS or len(codes) != 1 or any(steps for _, steps in first):
         return None
     code = codes.pop()
     return code if code in POLICY_FAULTS or code in CONTRACT_FAULTS else None

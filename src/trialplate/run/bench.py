@@ -3,89 +3,118 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trialplate.canonical import array_digest, env_seed, policy_seed, sha256_hex
-from trialplate.errors import HarnessFault, LockError, PolicyFault, Unavailable
+from trialplate.errors import HarnessFault
 from trialplate.interfaces import Environment, Scenario, Suite
-from trialplate.policies.charging import charged
-from trialplate.policies.in_process import load_policy
-from trialplate.policies.matching import refuse_mismatch
-from trialplate.record import EpisodeInfo, Row, Timing, Trace, TraceRef
+from trialplate.record import EpisodeInfo, ExchangeRef, Row, Timing, Trace, TraceRef
 from trialplate.registry import load_attribute, load_suite
-from trialplate.run.interrupt import asked
-from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
+from trialplate.run.attempt import Attempt, Limits, Recording, Seat, Setting
+from trialplate.run.loop import run_attempt
 from trialplate.run.schedule import Trial
-from trialplate.spec.channels import PolicySpec
+from trialplate.run.seating import ActorFactory, Terms, seat_arm
 from trialplate.spec.protocol import Budgets
-from trialplate.store.layout import trace_path
+from trialplate.spec.registration import Registration
+from trialplate.store.layout import exchange_path, trace_path
 from trialplate.store.traces import trace_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """What a worker needs to know; plain and picklable. ``lock`` is the lock document."""
+    """What a worker needs to know; plain and picklable. ``lock`` is the lock document.
+
+    ``addresses`` and ``registered``: see :class:`~trialplate.run.seating.Terms`.
+    """
 
     lock: Mapping[str, Any]
     lock_sha256: str
+    recording: Recording = "minimal"
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    registered: Mapping[str, Registration] = field(default_factory=dict)
+
+    def terms(self) -> Terms:
+        """Return what the lock says about every arm."""
+        return Terms(
+            Budgets.model_validate_json(json.dumps(self.lock["protocol"]["budgets"])),
+            Path(self.lock["base"]),
+            self.lock["suite"]["max_steps"],
+            self.addresses,
+            self.registered,
+        )
+
+    def registration_sha256(self, arm: Mapping[str, Any]) -> str:
+        """Return the digest of the identity that an arm of the lock really has in this run."""
+        found = self.registered.get(arm["name"])
+        locked: str = arm["registration_sha256"]
+        return found.sha256() if found is not None else locked
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A trial that came back: its row, and the bytes of its trace and of what was exchanged."""
+
+    row: Row
+    trace: bytes | None
+    exchange: bytes | None
 
 
 class Bench:
-    """Runs trials of one lock in this process."""
+    """Runs trials of one lock in this process. ``actors``: scheme -> how an arm that comes by itself is met."""
 
-    def __init__(self, plan: BenchPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: BenchPlan, *, actors: Mapping[str, ActorFactory] | None = None) -> None:
+        self._plan, self._actors = plan, actors or {}
         self._suite: Suite = load_suite(plan.lock["suite"]["name"])
         self._scenarios: dict[str, Scenario] = {scenario.id: scenario for scenario in self._suite.scenarios()}
         self._arms: dict[str, Mapping[str, Any]] = {arm["name"]: arm for arm in plan.lock["arms"]}
-        self._budgets = Budgets.model_validate(plan.lock["protocol"]["budgets"])
+        self._terms = plan.terms()
         self._seats: dict[str, Seat] = {}
         self._worlds: dict[str, Environment] = {}
 
     def seat(self, arm: str) -> Seat:
-        """Return the loaded arm, checked against the suite. Raises LockError when it does not fit."""
+        """Return the seated arm, checked against the suite. Raises LockError when it does not fit."""
         if arm not in self._seats:
-            self._seats[arm] = seat_arm(
-                self._arms[arm],
-                self._suite,
-                base=Path(self._plan.lock["base"]),
-                simulator=self._plan.lock["simulator"],
-            )
+            self._seats[arm] = seat_arm(self._arms[arm], self._suite, self._terms, actors=self._actors)
         return self._seats[arm]
 
-    def run(self, trial: Trial, *, attempt: int) -> tuple[Row, bytes | None]:
-        """Run one trial; return its row and the bytes of its trace (None when the world never came to rest)."""
-        scenario = self._scenarios[trial.scenario]
-        seat = self.seat(trial.arm)
+    def run(self, trial: Trial, *, attempt: int) -> Finished:
+        """Run one trial. Its trace is None when the world never came to rest."""
         arm = self._arms[trial.arm]
-        info = self._info(trial, arm)
-        start_ns = perf_counter_ns()
-        done = run_attempt(
-            seat,
-            self._world(arm["profile"]),
-            suite=self._suite,
-            scenario=scenario,
-            info=info,
-            env_seed=trial_seed(self._plan, trial),
-            limits=self._limits(arm),
+        setting = Setting(
+            self._suite,
+            self._scenarios[trial.scenario],
+            self._info(trial, arm),
+            trial_seed(self._plan, trial),
+            self._limits(arm),
+            self._plan.recording,
         )
+        start_ns = perf_counter_ns()
+        done = run_attempt(self.seat(trial.arm), self._world(arm["profile"]), setting)
         wall_us = (perf_counter_ns() - start_ns) // 1000
         trace = done.recorder.trace()
         data = trace_bytes(trace, columns=self._suite.columns) if trace is not None else None
-        row = self._row(trial, attempt, scenario, done, trace=trace, data=data, wall_us=wall_us)
-        return row, data
+        exchange = done.exchanges.finish()
+        row = self._row(
+            trial, attempt, done, trace_ref=_trace_ref(trial, attempt, trace, data),
+            exchange_ref=_exchange_ref(trial, attempt, exchange), actions=trace.action if trace else None,
+            wall_us=wall_us,
+        )  # fmt: skip
+        return Finished(row, data, exchange)
 
     def close(self) -> None:
         """Release worlds and policies."""
         for world in self._worlds.values():
             world.close()
         for seat in self._seats.values():
-            release(seat)
+            seat.actor.close()
         self._worlds.clear()
         self._seats.clear()
 
@@ -107,22 +136,27 @@ class Bench:
         )
 
     def _limits(self, arm: Mapping[str, Any]) -> Limits:
+        budgets = self._terms.budgets
         return Limits(
-            max_steps=self._plan.lock["suite"]["max_steps"],
-            max_chunk_length=self._budgets.max_chunk_length,
+            max_steps=self._terms.max_steps,
+            max_chunk_length=budgets.max_chunk_length,
             replan_interval=arm["replan_interval"],
-            call_timeout_s=self._budgets.call_timeout_s,
-            first_call_timeout_s=self._budgets.first_call_timeout_s,
+            call_timeout_s=budgets.call_timeout_s,
+            first_call_timeout_s=budgets.first_call_timeout_s,
+            max_calls=budgets.max_calls,
+            policy_time_limit_s=budgets.policy_time_limit_s,
+            feedback=budgets.invalid_action_handling == "feedback",
         )
 
     def _row(
-        self, trial: Trial, attempt: int, scenario: Scenario, done: Attempt, *, trace: Trace | None,
-        data: bytes | None, wall_us: int,
+        self, trial: Trial, attempt: int, done: Attempt, *, trace_ref: TraceRef | None,
+        exchange_ref: ExchangeRef | None, actions: NDArray[np.float64] | None, wall_us: int,
     ) -> Row:  # fmt: skip
         calls = done.recorder.calls
         latencies = sorted(int(call["latency_us"]) for call in calls)
+        usage, usage_reason = done.usage()
         return Row(
-            **_trial_facts(self._plan, trial, scenario, attempt=attempt),
+            **_trial_facts(self._plan, trial, self._scenarios[trial.scenario], attempt=attempt),
             termination=done.termination,
             fault_code=done.fault.code if done.fault else None,
             fault_message=done.fault.message if done.fault else None,
@@ -131,10 +165,17 @@ class Bench:
             rows_proposed=done.rows_proposed,
             rows_executed=done.recorder.steps,
             rows_dropped=done.rows_dropped,
+            rows_discarded=done.rows_discarded,
+            calls_rejected=done.calls_rejected,
+            short_chunks=done.short_chunks,
+            usage=usage,
+            usage_reason=usage_reason,
+            echo=done.echo,
             initial_state_sha256=done.evidence.initial_state_sha256 if done.evidence else None,
             applied_scene_sha256=done.evidence.applied_scene_sha256 if done.evidence else None,
-            actions_sha256=array_digest(trace.action) if trace is not None and trace.steps else None,
-            trace=_trace_ref(trial, attempt, trace, data),
+            actions_sha256=array_digest(actions) if actions is not None and len(actions) else None,
+            trace=trace_ref,
+            exchange=exchange_ref,
             events=done.events,
             applied_scene=dict(done.evidence.applied_scene) if done.evidence else None,
             timing=Timing(
@@ -145,37 +186,6 @@ class Bench:
                 call_p95_us=_nearest_rank(latencies, 0.95),
             ),
         )
-
-
-def release(seat: Seat) -> None:
-    """Close an arm; what it raises then comes after its last episode and changes nothing."""
-    with suppress(PolicyFault):
-        charged(seat.policy.close, doing="close", genuine=asked)
-
-
-def seat_arm(arm: Mapping[str, Any], suite: Suite, *, base: Path, simulator: Mapping[str, Any]) -> Seat:
-    """Load an arm of the lock and check its declaration against the suite.
-
-    Raises LockError when it does not fit, Unavailable when it wants cameras and nothing can draw here.
-    """
-    weights = tuple(shard["path"] for shard in arm["weights"])
-    policy = load_policy(arm["reference"], base=base, weights=weights, options=arm["options"])
-    try:
-        spec = charged(lambda: PolicySpec.model_validate(policy.spec().model_dump()), doing="spec")  # our own copy
-    except PolicyFault as fault:
-        raise LockError(f"arm {arm['name']!r}: {fault.message}", code="policy_spec") from None
-    refuse_mismatch(
-        arm["name"],
-        spec,
-        suite.profiles[arm["profile"]],
-        action=suite.action,
-        replan_interval=arm["replan_interval"],
-    )
-    drawing = simulator.get("rendering")
-    if spec.cameras and (drawing is None or drawing["renderer"] is None):
-        why = drawing["reason"] if drawing else "this suite has no cameras"
-        raise Unavailable(f"arm {arm['name']!r} wants cameras {', '.join(spec.cameras)}: {why}")
-    return Seat(policy, spec, privileged=arm["privileged"], registration_sha256=arm["registration_sha256"])
 
 
 def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: HarnessFault | None) -> Row:
@@ -192,11 +202,23 @@ def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: Harnes
         rows_proposed=0,
         rows_executed=0,
         rows_dropped=0,
+        rows_discarded=0,
+        calls_rejected=0,
+        short_chunks=0,
+        usage=None,
+        usage_reason="unavailable",
+        echo=None,
         initial_state_sha256=None,
         applied_scene_sha256=None,
         actions_sha256=None,
         trace=None,
+        exchange=None,
     )
+
+
+def lost_trial(plan: BenchPlan, task: tuple[Trial, int], *, fault: HarnessFault | None) -> Finished:
+    """Return what is left of a trial whose worker was lost."""
+    return Finished(unfinished_row(plan, *task, fault=fault), None, None)
 
 
 def _trial_facts(plan: BenchPlan, trial: Trial, scenario: Scenario, *, attempt: int) -> dict[str, Any]:
@@ -214,7 +236,7 @@ def _trial_facts(plan: BenchPlan, trial: Trial, scenario: Scenario, *, attempt: 
         "repeat": trial.repeat,
         "env_seed": trial_seed(plan, trial),
         "scenario_sha256": scenario.sha256(),
-        "registration_sha256": arm["registration_sha256"],
+        "registration_sha256": plan.registration_sha256(arm),
     }
 
 
@@ -233,6 +255,12 @@ def _trace_ref(trial: Trial, attempt: int, trace: Trace | None, data: bytes | No
         size_bytes=len(data),
         steps=trace.steps,
     )
+
+
+def _exchange_ref(trial: Trial, attempt: int, data: bytes | None) -> ExchangeRef | None:
+    if data is None:
+        return None
+    return ExchangeRef(exchange_path(trial.trial_id, attempt), sha256_hex(data), len(data))
 
 
 def _nearest_rank(ordered: list[int], q: float) -> int | None:

@@ -6,23 +6,28 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from trialplate import fingerprint
 from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256
-from trialplate.errors import LockError, UsageError
-from trialplate.lock import Lock, arm_inputs, identity, locked_inputs, refuse_if_changed
+from trialplate.errors import LockError, UsageError, nearest
+from trialplate.lock import Lock, arm_inputs, identity, locked_description, locked_inputs, refuse_if_changed
 from trialplate.record import Row
 from trialplate.registry import load_suite
-from trialplate.run.bench import BenchPlan, release, seat_arm, unfinished_row
-from trialplate.run.executors import Finished, Task, run_processes, run_serial
+from trialplate.run.attempt import Recording
+from trialplate.run.bench import BenchPlan, lost_trial, unfinished_row
+from trialplate.run.executors import Returned, Task, run_processes, run_serial
+from trialplate.run.halting import Halting
 from trialplate.run.interrupt import Interrupt, interruptible
 from trialplate.run.schedule import Trial, make_schedule
+from trialplate.run.seating import ActorFactory, describe_arm, refuse_blind
 from trialplate.spec.protocol import Protocol
+from trialplate.spec.registration import Registration
+from trialplate.spec.schemes import ATTACHED, REMOTE, scheme_of
 from trialplate.store.campaign import CampaignWriter
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
 
@@ -50,6 +55,20 @@ class RunReport:
     stopped_by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """How arms that come to the run by themselves are met.
+
+    ``actors``: scheme -> what makes the actor of such an arm. ``gate``: called before each of their trials is
+    started; it waits until the arm asks for one, and False ends the run. ``registered``: arm -> the identity that
+    came, where it is not the locked one.
+    """
+
+    actors: Mapping[str, ActorFactory]
+    gate: Callable[[Trial], bool] = lambda trial: True
+    registered: Mapping[str, Registration] = field(default_factory=dict)
+
+
 def run_campaign(
     lock: Lock,
     folder: Path,
@@ -57,9 +76,15 @@ def run_campaign(
     workers: int = 1,
     executor: ExecutorName | None = None,
     resume: bool = False,
+    recording: Recording = "detailed",
+    addresses: Mapping[str, str] | None = None,
+    attachment: Attachment | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> RunReport:
     """Run what the lock planned and this folder does not hold yet.
+
+    ``addresses``: arm -> where its policy server is now, instead of where the protocol says. Arms that come to the
+    run by themselves are left for a run with their ``attachment``, which runs nothing else.
 
     Raises LockError when code, data or machine are not what was locked, when an arm does not fit or cannot be
     loaded, or when the folder holds another campaign; StorageFailure when a durable write fails.
@@ -69,22 +94,52 @@ def run_campaign(
     executor = executor or ("serial" if workers == 1 else "processes")
     if executor == "serial" and workers != 1:
         raise UsageError(f"the serial executor has one worker, got {workers}; use the processes executor")
-    plan = BenchPlan(lock.document, lock.sha256)
-    _refuse_unfit(lock)
+    arms = _arms(lock, attachment)
+    registered = refuse_unfit(lock, arms=arms, addresses=addresses or {})
+    if attachment is not None:
+        registered = {**registered, **attachment.registered}
+    plan = BenchPlan(lock.document, lock.sha256, recording, addresses or {}, registered)
+    how = _Run(plan, arms, workers, executor, attachment, progress)
     with _open(lock, folder, resume=resume) as writer:
-        writer.open_run(_run_facts(lock, workers=workers, executor=executor))
+        writer.open_run(_run_facts(lock, how))
         _end_interrupted(writer, plan)
         writer.inputs_checked(arm_inputs(lock))
         with interruptible() as interrupt:
-            stopped_by = _run_tasks(
-                writer, lock, plan, workers=workers, executor=executor, interrupt=interrupt, progress=progress
-            )
+            stopped_by = _run_tasks(writer, lock, how, interrupt=interrupt)
         _end_interrupted(writer, plan)
         return _close(writer, lock, folder, stopped_by=stopped_by)
 
 
-def _refuse_unfit(lock: Lock) -> None:
-    """Fail before the first episode: identity unchanged, every arm loads and fits."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one run does: with which arms, where, and who is told."""
+
+    plan: BenchPlan
+    arms: frozenset[str]
+    workers: int
+    executor: str
+    attachment: Attachment | None
+    progress: Callable[[Progress], None]
+
+
+def _arms(lock: Lock, attachment: Attachment | None) -> frozenset[str]:
+    """Return the arms of this run: those that come by themselves need their attachment, the others have none."""
+    schemes = {arm["name"]: scheme_of(arm["policy"]) for arm in lock.document["arms"]}
+    if attachment is None:
+        return frozenset(name for name, scheme in schemes.items() if scheme not in ATTACHED)
+    chosen = frozenset(name for name, scheme in schemes.items() if scheme in attachment.actors)
+    if not chosen:
+        raise LockError(f"no arm of the lock is attached as {', '.join(sorted(attachment.actors))}", code="no_such_arm")
+    return chosen
+
+
+def refuse_unfit(
+    lock: Lock, *, arms: Collection[str], addresses: Mapping[str, str]
+) -> dict[str, Registration]:
+    """Fail before the first episode: the lock is whole, identity unchanged, every arm of this run loads and fits.
+
+    Returns the identities of policy servers that are not the locked ones: such a run is exploratory.
+    """
     protocol = Protocol.model_validate_json(json.dumps(lock.protocol))
     suite = load_suite(protocol.suite.name)
     scenarios = select_scenarios(protocol, suite)
@@ -92,9 +147,22 @@ def _refuse_unfit(lock: Lock) -> None:
         raise LockError("the schedule of the lock is not that of its protocol: it was edited", code="lock_edited")
     if lock.document["protocol_sha256"] != document_sha256(protocol.document()):
         raise LockError("protocol_sha256 of the lock is not that of its protocol: it was edited", code="lock_edited")
-    refuse_if_changed(lock, identity(protocol, suite, base=lock.base))
-    for arm in lock.document["arms"]:
-        release(seat_arm(arm, suite, base=lock.base, simulator=lock.document["simulator"]))
+    if unknown := sorted(set(addresses) - {arm.name for arm in protocol.arms}):
+        raise UsageError(f"an address for the unknown arm {unknown[0]!r}{nearest(unknown[0], arms)}")
+    locked = {arm["name"]: locked_description(arm) for arm in lock.document["arms"]}
+    found: dict[str, Registration] = {}
+    described = dict(locked)
+    for arm in protocol.arms:
+        if arm.name not in arms:
+            continue
+        now = describe_arm(arm, suite, budgets=protocol.budgets, base=lock.base, address=addresses.get(arm.name))
+        described[arm.name] = now
+        if arm.scheme in REMOTE and now.registration is not None and now != locked[arm.name]:
+            found[arm.name] = now.registration.model_copy(update={"adapters": now.adapters})
+            described[arm.name] = locked[arm.name]
+    refuse_if_changed(lock, identity(protocol, suite, base=lock.base, described=described))
+    refuse_blind(lock.document)
+    return found
 
 
 def _open(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
@@ -108,7 +176,7 @@ def _open(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
     return CampaignWriter.create(folder, lock_bytes=lock.path.read_bytes())
 
 
-def _run_facts(lock: Lock, *, workers: int, executor: str) -> dict[str, Any]:
+def _run_facts(lock: Lock, how: _Run) -> dict[str, Any]:
     boot = Path("/proc/sys/kernel/random/boot_id")
     return {
         "run_id": secrets.token_hex(16),
@@ -116,56 +184,70 @@ def _run_facts(lock: Lock, *, workers: int, executor: str) -> dict[str, Any]:
         "host": platform.node(),
         "pid": os.getpid(),
         "harness_sha256": fingerprint.harness()["sha256"],
-        "workers": workers,
-        "executor": executor,
+        "workers": how.workers,
+        "executor": how.executor,
+        "recording": how.plan.recording,
+        "arms": sorted(how.arms),
+        "addresses": dict(how.plan.addresses),
+        "registrations": {name: found.sha256() for name, found in how.plan.registered.items()},
         "planned": len(lock.document["schedule"]),
     }
 
 
-def _run_tasks(
-    writer: CampaignWriter, lock: Lock, plan: BenchPlan, *, workers: int, executor: str, interrupt: Interrupt,
-    progress: Callable[[Progress], None],
-) -> str | None:  # fmt: skip
+def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Interrupt) -> str | None:
     """Run every open task; return what stopped the run early, or None."""
-    tasks = _open_tasks(writer)
-    planned = len(lock.document["schedule"])
-    done = planned - len(tasks)
+    halting = Halting(lock.document)
+    tasks = _open_tasks(writer, how.arms)
+    done = len(lock.document["schedule"]) - len(_open_tasks(writer, None))
+    planned = done + len(tasks)
 
     def started(task: Task) -> None:
         with interrupt.held():
             writer.start_attempt(task[0].trial_id, ordinal=task[0].ordinal, arm=task[0].arm, attempt=task[1])
 
+    for attempt in writer.ended_attempts:
+        if halting.looks_at(attempt.trial.arm, attempt.trial.ordinal):
+            halting.take(writer.row(attempt))
     timeout_s = lock.protocol["budgets"]["episode_timeout_s"]
-    progress(Progress(done, planned, None))
+    how.progress(Progress(done, planned, None))
     try:
-        for finished in _execute(plan, iter(tasks), started, workers, executor, timeout_s):
-            row = finished.row or unfinished_row(plan, *finished.task, fault=finished.lost)
+        for returned in _execute(how, _admitted(tasks, how, halting), started, timeout_s):
+            finished = returned.finished or lost_trial(how.plan, returned.task, fault=returned.lost)
             with interrupt.held():
-                writer.end_attempt(row, trace=finished.trace)
+                writer.end_attempt(finished.row, trace=finished.trace, exchange=finished.exchange)
+            halting.take(finished.row)
             done += 1
-            progress(Progress(done, planned, row))
+            how.progress(Progress(done, planned, finished.row))
     except KeyboardInterrupt:
         return "interrupted"
-    return None
+    return "systematic_error" if halting.halted & how.arms else None
+
+
+def _admitted(tasks: Sequence[Task], how: _Run, halting: Halting) -> Iterator[Task]:
+    """Yield the tasks that may start: of arms that are not halted, each when its gate opens."""
+    for task in tasks:
+        if task[0].arm in halting.halted:
+            continue
+        if how.attachment is not None and not how.attachment.gate(task[0]):
+            return
+        yield task
 
 
 def _execute(
-    plan: BenchPlan,
-    tasks: Iterator[Task],
-    started: Callable[[Task], None],
-    workers: int,
-    executor: str,
-    timeout_s: float,
-) -> Iterator[Finished]:
-    if executor == "serial":
-        return run_serial(plan, tasks, started=started)
-    return run_processes(plan, tasks, started=started, workers=workers, episode_timeout_s=timeout_s)
+    how: _Run, tasks: Iterator[Task], started: Callable[[Task], None], timeout_s: float
+) -> Iterator[Returned]:
+    if how.attachment is not None:
+        return run_serial(how.plan, tasks, started=started, actors=how.attachment.actors)
+    if how.executor == "serial":
+        return run_serial(how.plan, tasks, started=started)
+    return run_processes(how.plan, tasks, started=started, workers=how.workers, episode_timeout_s=timeout_s)
 
 
-def _open_tasks(writer: CampaignWriter) -> list[Task]:
+def _open_tasks(writer: CampaignWriter, arms: Collection[str] | None) -> list[Task]:
     """Return what is still to run: interrupted trials whose replacement is registered, then trials never started."""
     replaced = [(_trial(planned), attempt) for planned, attempt in writer.replaceable]
-    return replaced + [(_trial(planned), FIRST_ATTEMPT) for planned in writer.unstarted]
+    tasks = replaced + [(_trial(planned), FIRST_ATTEMPT) for planned in writer.unstarted]
+    return [task for task in tasks if arms is None or task[0].arm in arms]
 
 
 def _trial(planned: Planned) -> Trial:
@@ -182,7 +264,7 @@ def _close(writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str 
     locked, now = locked_inputs(lock.document), arm_inputs(lock)
     changed = tuple(sorted(name for name in locked if locked[name] != now[name]))
     writer.inputs_checked(now)
-    complete = stopped_by is None and not _open_tasks(writer) and not changed
+    complete = stopped_by is None and not _open_tasks(writer, None) and not changed
     initiated = len(writer.ended_attempts)
     writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)
     return RunReport(folder, complete, initiated, len(lock.document["schedule"]), changed, stopped_by)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -13,38 +13,45 @@ from multiprocessing.process import BaseProcess
 from time import monotonic
 
 from trialplate.errors import HarnessFault, TrialplateError
-from trialplate.record import Row
-from trialplate.run.bench import Bench, BenchPlan
+from trialplate.run.bench import Bench, BenchPlan, Finished
 from trialplate.run.schedule import Trial
+from trialplate.run.seating import ActorFactory
 
 Task = tuple[Trial, int]  # a trial and the number of its attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A task that came back: its row and trace bytes, or the fault that took its worker away."""
+class Returned:
+    """A task that came back: what it left, or the fault that took its worker away."""
 
     task: Task
-    row: Row | None
-    trace: bytes | None
+    finished: Finished | None
     lost: HarnessFault | None = None
 
 
-def run_serial(plan: BenchPlan, tasks: Iterator[Task], *, started: Callable[[Task], None]) -> Iterator[Finished]:
-    """Run tasks one after the other in this process. ``started`` is called, durably, before each."""
-    bench = Bench(plan)
+def run_serial(
+    plan: BenchPlan,
+    tasks: Iterator[Task],
+    *,
+    started: Callable[[Task], None],
+    actors: Mapping[str, ActorFactory] | None = None,
+) -> Iterator[Returned]:
+    """Run tasks one after the other in this process. ``started`` is called, durably, before each.
+
+    ``actors``: scheme -> how an arm that comes to the run by itself is met.
+    """
+    bench = Bench(plan, actors=actors)
     try:
         for task in tasks:
             started(task)
-            row, trace = bench.run(task[0], attempt=task[1])
-            yield Finished(task, row, trace)
+            yield Returned(task, bench.run(task[0], attempt=task[1]))
     finally:
         bench.close()
 
 
 def run_processes(
     plan: BenchPlan, tasks: Iterator[Task], *, started: Callable[[Task], None], workers: int, episode_timeout_s: float
-) -> Iterator[Finished]:
+) -> Iterator[Returned]:
     """Run tasks in spawned worker processes, each with its own warm bench.
 
     A worker that dies or exceeds ``episode_timeout_s`` costs the attempt in its hands, no other: it is
@@ -61,14 +68,14 @@ def run_processes(
             if not busy:
                 return
             for worker in _ready(busy):
-                finished = worker.collect()
-                if finished.lost is not None:
+                returned = worker.collect()
+                if returned.lost is not None:
                     worker.stop()
                     pool.remove(worker)
                     worker = _Worker(plan)
                     pool.append(worker)
                 idle.append(worker)
-                yield finished
+                yield returned
     finally:
         for worker in pool:
             worker.stop()
@@ -97,27 +104,27 @@ class _Worker:
         with suppress(BrokenPipeError):  # a dead worker is found by collect()
             self.pipe.send(task)
 
-    def collect(self) -> Finished:
+    def collect(self) -> Returned:
         task = self.task
         assert task is not None
         self.task = None
         if not self.pipe.poll():
             message = f"trial {task[0].trial_id}: no answer from its worker within the episode timeout"
-            return Finished(task, None, None, HarnessFault(message, code="worker_timeout"))
+            return Returned(task, None, HarnessFault(message, code="worker_timeout"))
         try:
             answer = self.pipe.recv()
         except (EOFError, ConnectionError):
             self.process.join(5)
             message = f"trial {task[0].trial_id}: its worker died with exit code {self.process.exitcode}"
-            return Finished(task, None, None, HarnessFault(message, code="worker_lost"))
+            return Returned(task, None, HarnessFault(message, code="worker_lost"))
         if isinstance(answer, TrialplateError):
             raise answer
-        row, trace = answer
+        row = answer.row
         if (row.trial_id, row.attempt) != (task[0].trial_id, task[1]):
             raise HarnessFault(
                 f"worker answered for trial {row.trial_id}, expected {task[0].trial_id}", code="worker_lost"
             )
-        return Finished(task, row, trace)
+        return Returned(task, answer)
 
     def stop(self) -> None:
         with suppress(BrokenPipeError, OSError):

@@ -13,7 +13,7 @@ from trialplate.errors import SensorInvalid
 Frame = NDArray[np.uint8]
 
 
-def check_frames(images: Mapping[str, Frame], *, step: int) -> None:
+def check_frames(images: Mapping[str, Frame], step: int) -> None:
     """Raise SensorInvalid (``observation_unhealthy``) for a camera of one colour, or two that sent the same bytes.
 
     ``images``: name -> (H, W, C) or (C, H, W) uint8, as captured at one control step. A still picture is no fault: a

@@ -1,220 +1,247 @@
-"""The control loop: one attempt, from reset to its last recorded step. All of it is on this page.
+"""The control loop: one attempt, from reset to its last recorded step, whatever wire the policy is behind.
 
-Observation -> act -> validate the whole chunk -> execute up to ``replan_interval`` rows -> again. Every step is
-measured and its state hashed. Nothing here decides whether the attempt succeeded.
+Observation -> decision -> validate the whole chunk -> execute up to ``replan_interval`` rows -> ack -> again. Every
+step is measured and its state hashed. Nothing here decides whether the attempt succeeded.
+
+Source: policy contract, section 3, steps 7 to 14.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from time import perf_counter_ns
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trialplate.canonical import array_digest
-from trialplate.errors import HarnessFault, PolicyFault, TrialplateError
-from trialplate.interfaces import Environment, ResetEvidence, Scenario, Sensed, Suite
-from trialplate.policies.charging import charged, recordable, said
+from trialplate.canonical import action_sha256
+from trialplate.errors import (
+    RECOVERABLE_FAULTS,
+    ContractFault,
+    HarnessFault,
+    PolicyFault,
+    TrialplateError,
+)
+from trialplate.interfaces import Environment, ResetEvidence
+from trialplate.policies.charging import recordable, said
 from trialplate.policies.validation import validate_chunk
-from trialplate.record import ActionChunk, EpisodeInfo, Event, Observation, Stop
+from trialplate.record import (
+    Ack,
+    ActionChunk,
+    EndReason,
+    Event,
+    Issue,
+    PolicyDecision,
+    Stop,
+)
+from trialplate.run.attempt import Answer, Attempt, Seat, Setting
 from trialplate.run.interrupt import asked
-from trialplate.run.recorder import Recorder
-from trialplate.spec.channels import PolicySpec
+from trialplate.run.looking import Looking
+
+END_REASONS: dict[str, EndReason] = {
+    "policy_stop": "policy_stop", "step_limit": "step_limit", "control_rejected": "error", "fault": "error",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What ends an attempt from outside."""
-
-    max_steps: int
-    max_chunk_length: int
-    replan_interval: int
-    call_timeout_s: float
-    first_call_timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A loaded arm at the loop: its declaration, and whether it is a control that may see measurements."""
-
-    policy: Any
-    spec: PolicySpec
-    privileged: bool
-    registration_sha256: str
-
-
-@dataclass(slots=True)
-class Attempt:
-    """What the loop leaves behind."""
-
-    recorder: Recorder
-    evidence: ResetEvidence | None = None
-    termination: str = "fault"
-    fault: TrialplateError | None = None
-    events: tuple[Event, ...] = ()
-    rows_proposed: int = 0
-    rows_dropped: int = 0
-    reset_us: int = 0
-
-
-def run_attempt(
-    seat: Seat,
-    environment: Environment,
-    *,
-    suite: Suite,
-    scenario: Scenario,
-    info: EpisodeInfo,
-    env_seed: int,
-    limits: Limits,
-) -> Attempt:
+def run_attempt(seat: Seat, environment: Environment, setting: Setting) -> Attempt:
     """Run one attempt. Faults do not escape: they are recorded with their blame; interrupts do."""
-    attempt = Attempt(Recorder(suite.columns, action_dim=suite.action.dim, max_steps=limits.max_steps))
+    attempt = Attempt.begin(setting)
     try:
-        _reset(attempt, seat, environment, scenario=scenario, info=info, env_seed=env_seed)
-        attempt.termination = _control(
-            attempt, seat, environment, suite=suite, scenario=scenario, info=info, limits=limits
-        )
-    except (PolicyFault, HarnessFault) as fault:
+        attempt.evidence = _reset(attempt, seat, environment, setting)
+        attempt.termination = _control(attempt, seat, environment, setting)
+    except (PolicyFault, ContractFault, HarnessFault) as fault:
         attempt.termination, attempt.fault = "fault", fault
     except TrialplateError:
         raise  # the run itself cannot go on: nothing to charge to this attempt
     except Exception as error:  # whatever the policy raises was charged to it already; this is the world's or ours
         message = f"{type(error).__name__} in the world or the loop: {error}"[:512]
         attempt.termination, attempt.fault = "fault", HarnessFault(message, code="simulator_crash")
+    with suppress(PolicyFault, ContractFault, HarnessFault):  # the attempt is over: what it is worth stands
+        seat.actor.end(END_REASONS[attempt.termination])
     attempt.events += environment.drain_events()
     return attempt
 
 
-def _reset(
-    attempt: Attempt, seat: Seat, environment: Environment, *, scenario: Scenario, info: EpisodeInfo, env_seed: int
-) -> None:
+def _reset(attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> ResetEvidence:
     start_ns = perf_counter_ns()
-    arguments = (info, scenario) if seat.privileged else (info,)
-    charged(lambda: seat.policy.reset(*arguments), doing="reset", genuine=asked)
-    attempt.evidence = environment.reset(scenario, seed=env_seed)
+    seat.actor.reset(setting.info, setting.scenario)
+    seat.adapters.reset()
+    evidence = environment.reset(setting.scenario, seed=setting.env_seed)
     attempt.reset_us = (perf_counter_ns() - start_ns) // 1000
     attempt.recorder.begin(environment.measure(), environment.state_sha256())
+    return evidence
 
 
-def _control(
-    attempt: Attempt,
-    seat: Seat,
-    environment: Environment,
-    *,
-    suite: Suite,
-    scenario: Scenario,
-    info: EpisodeInfo,
-    limits: Limits,
-) -> str:
-    recorder = attempt.recorder
-    scenario_sha256 = scenario.sha256()
-    while recorder.steps < limits.max_steps:
-        sensed = environment.sense(seat.spec.cameras, proprio=seat.spec.proprio)
-        observation = _observation(attempt, seat, sensed, info=info, scenario_sha256=scenario_sha256)
-        shown = seen(sensed)  # before the arm could write into what it is shown
-        decision, latency_us = _decide(seat, observation, environment, limits=limits)
-        entry = {"index": observation.call_index, "step": recorder.steps, "latency_us": latency_us, **shown}
-        if isinstance(decision, Stop):
-            recorder.call({**entry, "kind": "stop", "proposed": 0, "executed": 0, "dropped": 0, "rows_sha256": None})
-            attempt.events += (Event(recorder.steps, "policy_stop", _reason(decision)),)
-            return "policy_stop"
-        if not isinstance(decision, ActionChunk):
-            raise PolicyFault(
-                f"act returned {type(decision).__name__}, expected ActionChunk or Stop",
-                code="invalid_response_schema",
-            )
-        vectors = decision.vectors
-        rows = _checked(lambda: validate_chunk(vectors, suite.action, max_rows=limits.max_chunk_length))  # noqa: B023
-        executed, refusal = _execute(
-            recorder, environment, rows[: limits.replan_interval], max_steps=limits.max_steps
-        )
-        attempt.rows_proposed += len(rows)
-        attempt.rows_dropped += len(rows) - executed
-        counts = {"proposed": len(rows), "executed": executed, "dropped": len(rows) - executed}
-        recorder.call({**entry, "kind": "chunk", **counts, "rows_sha256": array_digest(rows)})
-        if refusal is not None:
-            attempt.events += (refusal,)
-            return "control_rejected"
+def _control(attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> str:
+    """Ask and execute until the policy stops, the budget ends or the world refuses; return which it was."""
+    looking = Looking(attempt, seat, environment, setting)
+    issue: Issue | None = None
+    while attempt.recorder.steps < setting.limits.max_steps:
+        _refuse_spent_budget(attempt, setting)
+        observation = looking.look(issue=issue)
+        answer = _ask(attempt, seat, environment, setting, looking)
+        ended, issue = _carry_out(attempt, seat, environment, setting, looking, answer)
+        if ended is not None:
+            return ended
+        looking.forget(unless_same=issue is not None and attempt.recorder.steps == observation.step_index)
     return "step_limit"
 
 
-def _execute(
-    recorder: Recorder, environment: Environment, rows: NDArray[np.float64], *, max_steps: int
-) -> tuple[int, Event | None]:
-    """Execute rows until they end, the budget ends or the world refuses one; return how many ran."""
-    executed = 0
-    for action in rows:
-        if recorder.steps >= max_steps:
-            break
-        refusal = environment.step(action)
-        if refusal is not None:
-            return executed, refusal
-        recorder.step(action, environment.measure(), environment.state_sha256())
-        executed += 1
-    return executed, None
-
-
-def _observation(
-    attempt: Attempt, seat: Seat, sensed: Sensed, *, info: EpisodeInfo, scenario_sha256: str
-) -> Observation:
-    assert attempt.evidence is not None
-    return Observation(
-        episode=info.episode,
-        call_index=len(attempt.recorder.calls),
-        step_index=attempt.recorder.steps,
-        instruction=info.instruction,
-        images=sensed.images,
-        proprio=sensed.proprio,
-        scenario_sha256=scenario_sha256,
-        applied_scene_sha256=attempt.evidence.applied_scene_sha256,
-        registration_sha256=seat.registration_sha256,
-    )
-
-
-def _decide(seat: Seat, observation: Observation, environment: Environment, *, limits: Limits) -> tuple[Any, int]:
-    arguments = (observation, environment.measure()) if seat.privileged else (observation,)
-    start_ns = perf_counter_ns()
-    decision = charged(
-        lambda: seat.policy.act(*arguments), doing=f"act, call {observation.call_index}", genuine=asked
-    )
-    latency_us = (perf_counter_ns() - start_ns) // 1000
-    limit_s = limits.call_timeout_s if observation.call_index else limits.first_call_timeout_s
-    if latency_us > limit_s * 1e6:
+def _refuse_spent_budget(attempt: Attempt, setting: Setting) -> None:
+    limits, calls = setting.limits, len(attempt.recorder.calls)
+    if limits.max_calls is not None and calls >= limits.max_calls:
         raise PolicyFault(
-            f"call {observation.call_index} took {latency_us / 1e6:.3f} s, at most {limit_s} s is registered",
-            code="policy_timeout",
+            f"all {limits.max_calls} registered calls are used at step {attempt.recorder.steps}",
+            code="call_budget_exhausted",
         )
-    return decision, latency_us
+    if limits.policy_time_limit_s is not None and attempt.policy_us > limits.policy_time_limit_s * 1e6:
+        raise PolicyFault(
+            f"{calls} calls took {attempt.policy_us / 1e6:.3f} s, at most {limits.policy_time_limit_s} s is registered",
+            code="policy_time_exhausted",
+        )
 
 
-def _checked(check: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Validate what an arm sent; an answer that makes the check itself fail is the arm's, too."""
+def _ask(
+    attempt: Attempt, seat: Seat, environment: Environment, setting: Setting, looking: Looking
+) -> Answer:
+    """Ask once and check the answer whole; a fault that may be told back comes with the answer, not as an exception."""
+    observation, limits = looking.shown, setting.limits
+    reply: PolicyDecision | None = None
+    sent: NDArray[np.float64] | None = None
+    rows: NDArray[np.float64] | None = None
+    fault: TrialplateError | None = None
+    start_ns = perf_counter_ns()
+    latency_us = 0
     try:
-        return check()
+        try:
+            reply = seat.actor.ask(observation, environment.measure)
+        finally:
+            latency_us = (perf_counter_ns() - start_ns) // 1000
+        limit_s = limits.call_timeout_s if observation.call_index else limits.first_call_timeout_s
+        if latency_us > limit_s * 1e6:
+            raise PolicyFault(
+                f"call {observation.call_index} took {latency_us / 1e6:.3f} s, at most {limit_s} s is registered",
+                code="policy_timeout",
+            )
+        if isinstance(reply.decision, ActionChunk):
+            sent, rows = _checked(reply.decision, seat, setting)
+    except (PolicyFault, ContractFault, HarnessFault) as error:
+        fault = error
+    attempt.policy_us += latency_us
+    return Answer(reply, sent=sent, rows=rows, fault=fault, latency_us=latency_us)
+
+
+def _checked(
+    chunk: ActionChunk, seat: Seat, setting: Setting
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows (n, dim) as sent and as the world takes them; every row was held against both specs."""
+    vectors, most = chunk.vectors, setting.limits.max_chunk_length
+    try:
+        sent = validate_chunk(vectors, seat.action, max_rows=most)
+        if seat.adapters.empty:
+            return sent, sent
+        return sent, validate_chunk(seat.adapters.act(sent), setting.suite.action, max_rows=most)
     except PolicyFault as fault:
-        raise PolicyFault(recordable(fault.message), code=fault.code) from None
-    except BaseException as error:
+        fault.message = recordable(fault.message)
+        raise
+    except BaseException as error:  # an answer that makes the check itself fail is the arm's, too
         if asked():
             raise
         message = f"an action that cannot be read: {type(error).__name__}: {said(error)}"
         raise PolicyFault(recordable(message), code="invalid_action") from None
 
 
-def _reason(stop: Stop) -> str:
-    """Return why an arm stopped, as text that can be recorded."""
-    return said(stop.reason) if stop.reason is not None else ""
+def _carry_out(
+    attempt: Attempt, seat: Seat, environment: Environment, setting: Setting, looking: Looking, answer: Answer
+) -> tuple[str | None, Issue | None]:
+    """Execute what may be executed, record the call, tell the policy. Return how the attempt ended, or the issue."""
+    limits, before = setting.limits, attempt.recorder.steps
+    issue: Issue | None = None
+    if answer.fault is not None:
+        told = limits.feedback and isinstance(answer.fault, PolicyFault) and answer.fault.code in RECOVERABLE_FAULTS
+        issue = issue_of(answer.fault)
+        _close_call(attempt, seat, looking, answer, _ack(looking, accepted=False, issue=issue, last=not told))
+        if not told:
+            raise answer.fault
+        return None, issue
+    if answer.rows is None:
+        assert answer.reply is not None and isinstance(answer.reply.decision, Stop)
+        _close_call(attempt, seat, looking, answer, _ack(looking, accepted=True, last=True))
+        attempt.events += (Event(before, "policy_stop", answer.reply.decision.reason or ""),)
+        return "policy_stop", None
+    proposed, prefix = len(answer.rows), answer.rows[: limits.replan_interval]
+    refusal, crash = _execute(attempt, environment, prefix, answer, max_steps=limits.max_steps)
+    executed = attempt.recorder.steps - before
+    if refusal is not None:
+        issue = Issue("native_rejected", executed, None, refusal.detail[:400])
+        attempt.events += (refusal,)
+    refused = refusal is not None and not limits.feedback
+    last = crash is not None or refused or attempt.recorder.steps >= limits.max_steps
+    ack = Ack(
+        looking.shown.episode, looking.shown.call_index, accepted=issue is None and crash is None, proposed=proposed,
+        executed=executed, dropped_tail=proposed - len(prefix), discarded_after_end=len(prefix) - executed,
+        issue=issue, next="episode_end" if last else "observation",
+    )  # fmt: skip
+    _close_call(attempt, seat, looking, answer, ack)
+    if crash is not None:
+        raise crash
+    if refused:
+        return "control_rejected", None
+    return None, issue
 
 
-def seen(sensed: Sensed) -> dict[str, str | None]:
-    """Digest what was sent, so that a stranger can tell two looks apart without the pictures."""
-    if not sensed.images:
-        return {"frames_sha256": None}
-    digest = hashlib.sha256()
-    for name in sorted(sensed.images):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(sensed.images[name]).data)
-    return {"frames_sha256": digest.hexdigest()}
+def _execute(
+    attempt: Attempt, environment: Environment, rows: NDArray[np.float64], answer: Answer, *, max_steps: int
+) -> tuple[Event | None, Exception | None]:
+    """Execute rows until they end, the budget ends, the world refuses one or breaks; return what stopped it."""
+    recorder = attempt.recorder
+    assert answer.sent is not None
+    for action, sent in zip(rows, answer.sent, strict=False):
+        if recorder.steps >= max_steps:
+            break
+        try:
+            refusal = environment.step(action)
+            if refusal is not None:
+                return refusal, None
+            recorder.step(action, environment.measure(), environment.state_sha256())
+        except Exception as error:
+            return None, error
+        attempt.executed.append(sent)
+    return None, None
+
+
+def _close_call(attempt: Attempt, seat: Seat, looking: Looking, answer: Answer, ack: Ack) -> None:
+    """Record one call in the trace and in the exchange, then tell the policy what became of it."""
+    attempt.count(answer, ack)
+    attempt.recorder.call(
+        {
+            "index": ack.call_index,
+            "step": looking.shown.step_index,
+            "latency_us": answer.latency_us,
+            "frames_sha256": looking.frames_sha256,
+            "kind": answer.kind(ack),
+            "proposed": ack.proposed,
+            "executed": ack.executed,
+            "dropped": ack.dropped_tail,
+            "discarded": ack.discarded_after_end,
+            "issue": ack.issue.code if ack.issue is not None else None,
+            "rows_sha256": action_sha256(answer.rows) if answer.rows is not None else None,
+        }
+    )
+    attempt.exchanges.add(looking.exchange(answer, ack))
+    seat.actor.acknowledge(ack)
+
+
+def _ack(looking: Looking, *, accepted: bool, issue: Issue | None = None, last: bool) -> Ack:
+    shown = looking.shown
+    return Ack(
+        shown.episode, shown.call_index, accepted=accepted, proposed=0, executed=0, dropped_tail=0,
+        discarded_after_end=0, issue=issue, next="episode_end" if last else "observation",
+    )  # fmt: skip
+
+
+def issue_of(fault: TrialplateError) -> Issue:
+    """Return what a policy may be told of a fault: nothing beyond the public contract."""
+    if isinstance(fault, PolicyFault):
+        return Issue(fault.code, fault.row, fault.component, fault.rule)
+    return Issue(fault.code, None, None, None)

@@ -14,7 +14,7 @@ from typing import Any
 
 from trialplate.errors import LockError, PolicyFault, Unavailable
 from trialplate.interfaces import Actor, Suite
-from trialplate.lock import Described
+from trialplate.lock import Described, arm_place
 from trialplate.policies.adapters import AdapterChain
 from trialplate.policies.charging import charged
 from trialplate.policies.in_process import InProcessActor, load_policy
@@ -25,7 +25,7 @@ from trialplate.run.interrupt import asked
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.protocol import ArmChoice, Budgets
 from trialplate.spec.registration import Registration
-from trialplate.spec.schemes import ATTACHED, address_of
+from trialplate.spec.schemes import address_of
 
 ActorFactory = Callable[[ActorSetting], Actor]
 
@@ -38,7 +38,6 @@ class Terms:
     """
 
     budgets: Budgets
-    simulator: Mapping[str, Any]
     base: Path
     max_steps: int
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -46,9 +45,10 @@ class Terms:
 
 
 def describe_arm(
-    arm: ArmChoice, suite: Suite, *, reference: str, profile: str, budgets: Budgets, base: Path, address: str | None
+    arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None = None
 ) -> Described:
     """Hear what an arm declares and who it is. Loads it or connects to it; raises LockError that says what is wrong."""
+    reference, profile, _ = arm_place(arm, suite)
     match arm.scheme:
         case "control" | "python":
             policy = load_policy(reference, base=base, weights=arm.weights, options=arm.options)
@@ -59,7 +59,7 @@ def describe_arm(
             from trialplate.policies.websocket_client import describe
 
             hello = describe(
-                address or arm.policy,
+                address_of(address or arm.policy),
                 connect_timeout_s=budgets.connect_timeout_s,
                 max_message_bytes=budgets.max_message_bytes,
             )
@@ -98,23 +98,18 @@ def _declared_by_operator(arm: ArmChoice, suite: Suite, profile: str) -> PolicyS
 
 
 def seat_arm(arm: Mapping[str, Any], suite: Suite, terms: Terms, *, actors: Mapping[str, ActorFactory]) -> Seat:
-    """Return the seat of an arm of the lock. Raises LockError when it does not fit, Unavailable without a renderer."""
+    """Return the seat of an arm of the lock. Raises LockError when it does not fit."""
     choice = ArmChoice.model_validate_json(json.dumps(arm["choice"]))
     chain = AdapterChain(choice.adapters, suite.profiles[arm["profile"]], suite.action)
     declared = PolicySpec.model_validate_json(json.dumps(arm["declares"]))
-    registration = Registration.model_validate_json(json.dumps(arm["registration"]))
-    registration = terms.registered.get(arm["name"], registration)
+    locked = Registration.model_validate_json(json.dumps(arm["registration"]))
+    registration = terms.registered.get(arm["name"], locked)
     setting = ActorSetting(
         arm["name"], declared, declared.expects, chain.action, registration, registration.sha256(),
         replan_interval=arm["replan_interval"], max_steps=terms.max_steps, budgets=terms.budgets,
     )  # fmt: skip
     actor = _actor(arm, choice, setting, terms, actors=actors)
     cameras, proprio = chain.sources(declared.expects)
-    drawing = terms.simulator.get("rendering")
-    if cameras and (drawing is None or drawing["renderer"] is None):
-        why = drawing["reason"] if drawing else terms.simulator.get("rendering_reason", "this suite has no cameras")
-        actor.close()
-        raise Unavailable(f"arm {arm['name']!r} wants cameras {', '.join(cameras)}: {why}")
     return Seat(actor, declared.expects, chain.action, chain, cameras, proprio, setting.registration_sha256)
 
 
@@ -145,14 +140,20 @@ def _actor(
             )
 
 
+def refuse_blind(lock_document: Mapping[str, Any]) -> None:
+    """Raise Unavailable when an arm of a lock wants cameras and nothing can draw here."""
+    simulator = lock_document["simulator"]
+    drawing = simulator.get("rendering")
+    for arm in lock_document["arms"]:
+        cameras = [camera["name"] for camera in arm["declares"]["expects"]["cameras"]]
+        if cameras and (drawing is None or drawing["renderer"] is None):
+            why = drawing["reason"] if drawing else simulator.get("rendering_reason", "this suite has no cameras")
+            raise Unavailable(f"arm {arm['name']!r} wants cameras {', '.join(cameras)}: {why}")
+
+
 def _refuse_other_words(setting: ActorSetting, now: PolicySpec) -> None:
     """Refuse a policy that declares something else than it did when it was locked."""
     if now != setting.declared:
         raise LockError(
             f"arm {setting.arm!r} declares something else than what was locked: make a new lock", code="lock_differs"
         )
-
-
-def attached(scheme: str) -> bool:
-    """Return whether an arm of this scheme comes to the run, instead of being called by it."""
-    return scheme in ATTACHED

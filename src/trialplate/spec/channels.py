@@ -156,7 +156,8 @@ class ObservationSpec(Frozen):
 
         Raises KeyError for a name that is not here.
         """
-        by_name: dict[str, CameraSpec | ProprioSpec] = {c.name: c for c in (*self.cameras, *self.proprio)}
+        by_name: dict[str, CameraSpec | ProprioSpec] = {camera.name: camera for camera in self.cameras}
+        by_name |= {channel.name: channel for channel in self.proprio}
         picked = [by_name[name] for name in names]
         return ObservationSpec(
             instruction=instruction,

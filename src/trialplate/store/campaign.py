@@ -40,7 +40,7 @@ from trialplate.store.layout import (
 )
 from trialplate.store.ledger import Attempt, Ledger, completion_document, terminations
 from trialplate.store.lockfile import refuse_other_lock, write_lock
-from trialplate.store.rows import compare_end, compare_row, row_bytes
+from trialplate.store.rows import compare_end, compare_row, parse_row, row_bytes
 
 Clock = Callable[[], Stamp]
 
@@ -140,6 +140,10 @@ class CampaignWriter:
     def ended_attempts(self) -> tuple[Attempt, ...]:
         """Attempts that have ended, in schedule order."""
         return self._ledger.ended()
+
+    def row(self, attempt: Attempt) -> Row:
+        """Return the stored row of an attempt that has ended. Raises EvidenceError when it is not what was ended."""
+        return parse_row(self._row_line(attempt)[:-1], f"{attempt.folder}/{ROW}")
 
     @property
     def unstarted(self) -> tuple[Planned, ...]:

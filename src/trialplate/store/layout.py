@@ -18,6 +18,7 @@ COMPLETION = "completion.json"
 EPISODES = "episodes"
 ROW = "row.json"
 TRACE = "trace.parquet"
+EXCHANGE = "exchange.parquet"
 LEFTOVER = ".partial"
 """Ending of what an interrupted attempt had written; such files are kept and listed, never read."""
 
@@ -118,6 +119,11 @@ def episode_folder(trial_id: str, attempt: int) -> str:
 def trace_path(trial_id: str, attempt: int) -> str:
     """Return where the trace of an attempt lies, relative to the campaign."""
     return f"{episode_folder(trial_id, attempt)}/{TRACE}"
+
+
+def exchange_path(trial_id: str, attempt: int) -> str:
+    """Return where the exchanged messages of an attempt lie, relative to the campaign."""
+    return f"{episode_folder(trial_id, attempt)}/{EXCHANGE}"
 
 
 def is_plain_name(name: str) -> bool:

@@ -155,8 +155,9 @@ class Ledger:
 
     def _due(self, arm: str) -> int:
         """Return which trial of an arm starts next. Arms that are attached in other ways run at other times."""
-        first = self.next_ordinal.get(arm, 0)
-        return next((t.ordinal for t in self.plan.trials[first:] if t.arm == arm), len(self.plan.trials))
+        trials = self.plan.trials
+        rest = range(self.next_ordinal.get(arm, 0), len(trials))
+        return next((ordinal for ordinal in rest if trials[ordinal].arm == arm), len(trials))
 
     def _check_disclosure(self, kind: str, data: Mapping[str, Any], place: str) -> Finding | None:
         """Anything that was started may be told of at any time; a change of practice may also lie ahead."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from trialplate.canonical import MAX_LINE_BYTES, canonical_json, read_stored
 from trialplate.errors import CanonicalError
-from trialplate.record import Row
+from trialplate.record import ExchangeRef, Row, TraceRef
 from trialplate.store.findings import EvidenceProblem, Finding, finding, malformed, problem
-from trialplate.store.layout import Planned, trace_path
+from trialplate.store.layout import Planned, exchange_path, trace_path
 
 SCHEMA = "trialplate.row/1"
 _PLAIN: Mapping[str, tuple[type, ...]] = {
@@ -98,17 +98,29 @@ def compare_end(row: Row, end: Mapping[str, Any], *, path: str) -> list[Finding]
     if row.termination != end["termination"]:
         found.append(_contradiction(path, "/termination", end["termination"], row.termination))
     listed = {artifact["path"]: artifact for artifact in end["artifacts"]}
-    if row.trace is None:
-        if (unnamed := trace_path(row.trial_id, row.attempt)) in listed:
-            found.append(_contradiction(path, "/trace", unnamed, None))
-        return found
-    artifact = listed.get(row.trace.path)
-    if artifact is None:
-        return [*found, _contradiction(path, "/trace/path", f"one of {sorted(listed)}", row.trace.path)]
-    if artifact["sha256"] != row.trace.file_sha256:
-        found.append(_contradiction(path, "/trace/file_sha256", artifact["sha256"], row.trace.file_sha256))
-    if artifact["size"] != row.trace.size_bytes:
-        found.append(_contradiction(path, "/trace/size_bytes", artifact["size"], row.trace.size_bytes))
+    named = {
+        "trace": (row.trace, trace_path(row.trial_id, row.attempt)),
+        "exchange": (row.exchange, exchange_path(row.trial_id, row.attempt)),
+    }
+    for name, (reference, place) in named.items():
+        found += _compare_artifact(name, reference, place, listed=listed, path=path)
+    return found
+
+
+def _compare_artifact(
+    name: str, reference: TraceRef | ExchangeRef | None, place: str, *, listed: Mapping[str, Any], path: str
+) -> list[Finding]:
+    """Return where a row's reference to a file is not what the journal says of it."""
+    if reference is None:
+        return [_contradiction(path, f"/{name}", place, None)] if place in listed else []
+    artifact = listed.get(reference.path)
+    if artifact is None or reference.path != place:
+        return [_contradiction(path, f"/{name}/path", f"{place}, one of {sorted(listed)}", reference.path)]
+    found = []
+    if artifact["sha256"] != reference.file_sha256:
+        found.append(_contradiction(path, f"/{name}/file_sha256", artifact["sha256"], reference.file_sha256))
+    if artifact["size"] != reference.size_bytes:
+        found.append(_contradiction(path, f"/{name}/size_bytes", artifact["size"], reference.size_bytes))
     return found
 
 

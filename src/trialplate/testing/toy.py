@@ -33,6 +33,28 @@ WALL_M = 3.05
 MAX_STEPS = 60
 
 
+def _channel(name: str) -> ProprioSpec:
+    return ProprioSpec(name=name, dim=1, unit="m", frame="world", rotation=None, gripper=None)
+
+
+def _component(name: str, kind: Any, mode: Any, unit: Any, gripper: GripperRange | None) -> ActionComponent:
+    return ActionComponent(
+        name=name, dim=1, kind=kind, mode=mode, delta_base="step" if mode == "delta" else None, unit=unit,
+        frame=None, rotation=None, gripper=gripper, low=(-1.0,), high=(1.0,),
+    )  # fmt: skip
+
+
+STANDARD = ObservationSpec(instruction=False, proprio=(_channel("hand"), _channel("block"), _channel("goal")))
+ACTION = ActionSpec(
+    control_hz=20.0,
+    dim=2,
+    components=(
+        _component("move", "other", "delta", "m", None),
+        _component("gripper", "gripper", "absolute", "1", GripperRange(closed=1.0, open=-1.0)),
+    ),
+)
+
+
 def scenarios() -> tuple[Scenario, ...]:
     """Return six scenarios in two domains."""
     listed = []
@@ -126,7 +148,7 @@ class _ToyPolicy:
 
     def spec(self) -> PolicySpec:
         """Use every channel, send two numbers."""
-        return PolicySpec(proprio=("hand", "block", "goal"), action_dim=2, control_hz=20.0)
+        return PolicySpec(expects=STANDARD, emits=ACTION)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -209,22 +231,8 @@ class Oracle(Scripted):
         return self._decide(float(hand), float(block), self._goal)
 
 
-def _channel(name: str) -> ProprioSpec:
-    return ProprioSpec(name=name, dim=1, unit="m", frame="world")
-
-
-_GRIPPER = GripperRange(closed=1.0, open=-1.0)
-
-
 def _near(column: str, limit: float) -> Condition:
     return Condition(column=column, op="le", limit=limit, unit="m")
-
-
-def _component(name: str, kind: Any, mode: Any, unit: Any, gripper: GripperRange | None) -> ActionComponent:
-    return ActionComponent(
-        name=name, dim=1, kind=kind, mode=mode, delta_base="step" if mode == "delta" else None, unit=unit,
-        frame=None, rotation=None, gripper=gripper, low=(-1.0,), high=(1.0,),
-    )  # fmt: skip
 
 
 TOY = Suite(
@@ -244,15 +252,9 @@ TOY = Suite(
         "scripted": Control("trialplate.testing.toy:Scripted", "baseline", "walks, grasps, carries, releases"),
         "oracle": Control("trialplate.testing.toy:Oracle", "oracle", "privileged; must pass all", privileged=True),
     },
-    profiles={"standard": ObservationSpec(proprio=(_channel("hand"), _channel("block"), _channel("goal")))},
+    profiles={"standard": STANDARD},
     default_profile="standard",
-    action=ActionSpec(
-        control_hz=20.0,
-        components=(
-            _component("move", "other", "delta", "m", None),
-            _component("gripper", "gripper", "absolute", "1", _GRIPPER),
-        ),
-    ),
+    action=ACTION,
     columns=(
         Column("hand_m", 1, "m"),
         Column("block_m", 1, "m"),
@@ -282,18 +284,7 @@ TOY = Suite(
             ),
         ),
     ),
-    fault_table={
-        **dict.fromkeys(
-            ("invalid_action", "native_rejected", "invalid_response_schema", "call_budget_exhausted",
-             "policy_time_exhausted"),
-            "FAIL",
-        ),
-        **dict.fromkeys(
-            ("policy_exception", "policy_timeout", "simulator_crash", "reset_failed", "observation_unhealthy",
-             "scene_mismatch", "solver_failure", "storage_failure", "interrupted", "worker_lost", "worker_timeout"),
-            "ERROR",
-        ),
-    },
+    fault_table={"policy_exception": "ERROR", "policy_timeout": "ERROR"},
     max_steps=MAX_STEPS,
     bodies=("own",),
     sources=(Path(__file__),),

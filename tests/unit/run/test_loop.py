@@ -11,9 +11,13 @@ import pytest
 from trialplate.canonical import canonical_json
 from trialplate.errors import HarnessFault
 from trialplate.record import ActionChunk, EpisodeInfo, Stop
-from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
+from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.in_process import InProcessActor
+from trialplate.run.attempt import Attempt, Limits, Seat, Setting
+from trialplate.run.interrupt import asked
+from trialplate.run.loop import run_attempt
 from trialplate.spec.channels import PolicySpec
-from trialplate.testing.toy import TOY, Oracle, ToyWorld
+from trialplate.testing.toy import ACTION, STANDARD, TOY, Oracle, ToyWorld
 
 INFO = EpisodeInfo("0" * 32, TOY.instruction, 20.0, 1, TOY.max_steps, 7)
 
@@ -26,7 +30,7 @@ class Scripted:
         self.resets = 0
 
     def spec(self) -> PolicySpec:
-        return PolicySpec(proprio=("hand",), action_dim=2, control_hz=20.0)
+        return PolicySpec(expects=STANDARD.only("hand"), emits=ACTION)
 
     def reset(self, episode: EpisodeInfo) -> None:
         self.resets += 1
@@ -45,16 +49,16 @@ def _run(
     replan_interval: int = 1,
     privileged: bool = False,
     call_timeout_s: float = 10.0,
+    **more: Any,
 ) -> Attempt:
-    limits = Limits(TOY.max_steps, 16, replan_interval, call_timeout_s, call_timeout_s)
+    limits = Limits(TOY.max_steps, 16, replan_interval, call_timeout_s, call_timeout_s, **more)
+    expects = policy.spec().expects
+    seat = Seat(
+        InProcessActor(policy, privileged=privileged, genuine=asked), expects, ACTION,
+        AdapterChain((), STANDARD, ACTION), expects.camera_names, expects.proprio_names, "a" * 64,
+    )  # fmt: skip
     return run_attempt(
-        Seat(policy, policy.spec(), privileged, "a" * 64),
-        world or ToyWorld(body="own", profile="standard"),
-        suite=TOY,
-        scenario=TOY.scenarios()[0],
-        info=INFO,
-        env_seed=1,
-        limits=limits,
+        seat, world or ToyWorld(body="own", profile="standard"), Setting(TOY, TOY.scenarios()[0], INFO, 1, limits)
     )
 
 

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from trialplate.errors import UsageError
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, Stop
-from trialplate.spec.channels import PolicySpec
+from trialplate.spec.channels import (
+    ActionComponent,
+    ActionSpec,
+    GripperRange,
+    ObservationSpec,
+    PolicySpec,
+    ProprioSpec,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -27,7 +34,42 @@ CHUNK_ROWS = 8
 ROW_NUMBERS = 4  # what the network says of each row: dx, dy, dz, gripper
 ACTION_DIM = 7
 ACTION_M = 0.05  # a translation of 1.0 in an action
+ACTION_RAD = 0.5  # a rotation of 1.0 in an action
 CONTROL_HZ = 20.0
+
+
+def _numbers(name: str, dim: int, *, frame: str) -> ProprioSpec:
+    return ProprioSpec(name=name, dim=dim, unit="m", frame=frame, rotation=None, gripper=None)
+
+
+# What the network was trained on, said in full: the harness compares it with what the suite sends, word for word.
+EXPECTS = ObservationSpec(
+    instruction=False,
+    proprio=(
+        _numbers("finger_pos", 2, frame="joint"),
+        _numbers("ee_pos", 3, frame="world"),
+        _numbers("object_estimate", 3, frame="world"),
+        _numbers("goal_estimate", 3, frame="world"),
+    ),
+)
+EMITS = ActionSpec(
+    control_hz=CONTROL_HZ,
+    dim=ACTION_DIM,
+    components=(
+        ActionComponent(
+            name="ee_delta_pos", dim=3, kind="ee_position", mode="delta", delta_base="step", unit="m", frame="world",
+            rotation=None, gripper=None, low=(-1.0,) * 3, high=(1.0,) * 3, scale=ACTION_M,
+        ),
+        ActionComponent(
+            name="ee_delta_rot", dim=3, kind="ee_rotation", mode="delta", delta_base="step", unit="rad",
+            frame="world", rotation="axis_angle_pi", gripper=None, low=(-1.0,) * 3, high=(1.0,) * 3, scale=ACTION_RAD,
+        ),
+        ActionComponent(
+            name="gripper", dim=1, kind="gripper", mode="absolute", delta_base=None, unit="1", frame=None,
+            rotation=None, gripper=GripperRange(closed=1.0, open=-1.0), low=(-1.0,), high=(1.0,),
+        ),
+    ),
+)  # fmt: skip
 
 FRESH = 0.35  # weight of a new reading of the block in the running estimate
 MOVED_M = 0.015  # a reading this far from the running estimate means that the block has moved
@@ -171,7 +213,7 @@ class LearnedArm:
 
     def spec(self) -> PolicySpec:
         """Four channels, no camera; chunks of eight rows."""
-        return PolicySpec(proprio=CHANNELS, action_dim=ACTION_DIM, control_hz=CONTROL_HZ, chunk_length=CHUNK_ROWS)
+        return PolicySpec(expects=EXPECTS, emits=EMITS, chunk_length=CHUNK_ROWS)
 
     def reset(self, episode: EpisodeInfo) -> None:
         """Forget the previous episode."""

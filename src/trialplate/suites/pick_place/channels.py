@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from trialplate.record import Column
 from trialplate.spec.channels import (
     ActionComponent,
@@ -11,7 +13,7 @@ from trialplate.spec.channels import (
     ObservationSpec,
     ProprioSpec,
 )
-from trialplate.suites.pick_place.settings import SuiteSettings
+from trialplate.suites.pick_place.settings import SuiteSettings, suite_settings
 
 STANDARD = "standard"
 OBJECT_ESTIMATE = "object-estimate"
@@ -55,6 +57,7 @@ def action_spec(settings: SuiteSettings) -> ActionSpec:
     scale = settings.action
     return ActionSpec(
         control_hz=settings.control_hz,
+        dim=7,
         components=(
             ActionComponent(
                 name="ee_delta_pos", dim=3, kind="ee_position", mode="delta", delta_base="step", unit="m",
@@ -78,22 +81,37 @@ def action_spec(settings: SuiteSettings) -> ActionSpec:
 def profiles(settings: SuiteSettings) -> dict[str, ObservationSpec]:
     """Return the observation profiles: ``standard``, and the same with a declared noisy state estimate."""
     height_px, width_px = settings.rendering["height_px"], settings.rendering["width_px"]
-    cameras = tuple(CameraSpec(name=name, height=height_px, width=width_px) for name in ("primary", "wrist"))
-    own_state = (
-        ProprioSpec(name="joint_pos", dim=7, unit="rad", frame="joint", meaning="arm joint positions"),
-        ProprioSpec(name="finger_pos", dim=2, unit="m", frame="joint", meaning="travel of each finger, 0 closed"),
-        ProprioSpec(name="ee_pos", dim=3, unit="m", frame="world", meaning="tool centre between the pads"),
-        ProprioSpec(
-            name="ee_quat", dim=4, unit="1", frame="world", rotation="quat_wxyz", meaning="orientation of the hand"
-        ),
+    cameras = tuple(
+        CameraSpec(name=name, height=height_px, width=width_px, layout="hwc", color="rgb", orientation="upright")
+        for name in ("primary", "wrist")
     )
+    own_state = (
+        _numbers("joint_pos", 7, "rad", frame="joint", meaning="arm joint positions"),
+        _numbers("finger_pos", 2, "m", frame="joint", meaning="travel of each finger, 0 closed"),
+        _numbers("ee_pos", 3, "m", frame="world", meaning="tool centre between the pads"),
+        ProprioSpec(
+            name="ee_quat", dim=4, unit="1", frame="world", rotation="quat_wxyz", gripper=None,
+            meaning="orientation of the hand",
+        ),
+    )  # fmt: skip
     noise = settings.estimate
     how = f"per axis a bias of sd {noise.bias_sd_m} m per episode and noise of sd {noise.noise_sd_m} m per reading"
     estimates = (
-        ProprioSpec(name="object_estimate", dim=3, unit="m", frame="world", meaning=f"block centre with {how}"),
-        ProprioSpec(name="goal_estimate", dim=3, unit="m", frame="world", meaning=f"goal centre with {how}"),
+        _numbers("object_estimate", 3, "m", frame="world", meaning=f"block centre with {how}"),
+        _numbers("goal_estimate", 3, "m", frame="world", meaning=f"goal centre with {how}"),
     )
     return {
         STANDARD: ObservationSpec(cameras=cameras, proprio=own_state),
         OBJECT_ESTIMATE: ObservationSpec(cameras=cameras, proprio=own_state + estimates),
     }
+
+
+def _numbers(name: str, dim: int, unit: str, *, frame: str, meaning: str) -> ProprioSpec:
+    """Return a channel of plain numbers: neither a rotation nor a gripper."""
+    return ProprioSpec(name=name, dim=dim, unit=unit, frame=frame, rotation=None, gripper=None, meaning=meaning)
+
+
+@lru_cache(maxsize=1)
+def standard_profile() -> ObservationSpec:
+    """Return what the suite sends by default; its own arms declare parts of it."""
+    return profiles(suite_settings())[STANDARD]

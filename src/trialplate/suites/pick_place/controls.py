@@ -17,6 +17,7 @@ import numpy as np
 
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, Stop
 from trialplate.spec.channels import PolicySpec
+from trialplate.suites.pick_place.channels import action_spec, standard_profile
 from trialplate.suites.pick_place.settings import suite_settings
 
 ACTION_DIM = 7
@@ -28,7 +29,7 @@ class Null:
 
     def spec(self) -> PolicySpec:
         """It looks at nothing."""
-        return PolicySpec(action_dim=ACTION_DIM, control_hz=suite_settings().control_hz)
+        return PolicySpec(emits=action_spec(suite_settings()))
 
     def reset(self, episode: EpisodeInfo) -> None:
         """Send as many rows a call as will be executed."""
@@ -47,7 +48,7 @@ class Random:
 
     def spec(self) -> PolicySpec:
         """It looks at nothing."""
-        return PolicySpec(action_dim=ACTION_DIM, control_hz=suite_settings().control_hz)
+        return PolicySpec(emits=action_spec(suite_settings()))
 
     def reset(self, episode: EpisodeInfo) -> None:
         """Seed a new stream."""
@@ -84,9 +85,7 @@ class Exploit:
 
     def spec(self) -> PolicySpec:
         """It declares one channel, to have something to scribble on."""
-        return PolicySpec(
-            cameras=(), proprio=("ee_pos",), action_dim=ACTION_DIM, control_hz=suite_settings().control_hz
-        )
+        return PolicySpec(expects=standard_profile().only("ee_pos"), emits=action_spec(suite_settings()))
 
     def reset(self, episode: EpisodeInfo) -> None:
         """Choose a trick, and ask for a thousand times the budget."""

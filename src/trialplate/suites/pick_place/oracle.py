@@ -11,6 +11,7 @@ import numpy as np
 from trialplate.interfaces import Scenario
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Measurement, Observation, Stop
 from trialplate.spec.channels import PolicySpec
+from trialplate.suites.pick_place.channels import action_spec
 from trialplate.suites.pick_place.channels import SLICES
 from trialplate.suites.pick_place.motion import yaw_rad
 from trialplate.suites.pick_place.scene_spec import Scene, read_scene
@@ -29,7 +30,7 @@ class Oracle:
 
     def spec(self) -> PolicySpec:
         """It needs no observation channel: it reads measurements."""
-        return PolicySpec(action_dim=7, control_hz=suite_settings().control_hz, chunk_length=CHUNK_ROWS)
+        return PolicySpec(emits=action_spec(suite_settings()), chunk_length=CHUNK_ROWS)
 
     def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
         """Plan how high to carry."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, Stop
 from trialplate.spec.channels import PolicySpec
+from trialplate.suites.pick_place.channels import action_spec, standard_profile
 from trialplate.suites.pick_place.geometry import looking, rotate, unit_quat
 from trialplate.suites.pick_place.motion import yaw_rad
 from trialplate.suites.pick_place.sequence import Belief, PickSequence
@@ -51,10 +52,10 @@ class Scripted:
     def spec(self) -> PolicySpec:
         """Both cameras or one, and the robot's own state."""
         return PolicySpec(
-            cameras=("primary", "wrist") if self._eyes == "both" else ("primary",),
-            proprio=("ee_pos", "ee_quat", "finger_pos"),
-            action_dim=7,
-            control_hz=suite_settings().control_hz,
+            expects=standard_profile().only(
+                *(("primary", "wrist") if self._eyes == "both" else ("primary",)), "ee_pos", "ee_quat", "finger_pos"
+            ),
+            emits=action_spec(suite_settings()),
             chunk_length=CHUNK_ROWS,
         )
 

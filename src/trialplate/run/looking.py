@@ -1,0 +1,103 @@
+"""What a policy is shown: one look at the world through its adapters, shown again unchanged after a rejected chunk."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trialplate.interfaces import Environment
+from trialplate.record import Ack, Exchange, History, Issue, Observation, Remaining
+from trialplate.run.attempt import Answer, Attempt, Seat, Setting
+from trialplate.run.frames import frames_digest
+from trialplate.run.health import check_frames
+
+Images = Mapping[str, NDArray[np.uint8]]
+
+
+class Looking:
+    """The looks of one attempt. ``shown`` is the present observation, ``frames_sha256`` the digest of its pictures."""
+
+    shown: Observation
+    frames_sha256: str | None
+
+    def __init__(self, attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> None:
+        self._attempt, self._seat, self._environment, self._setting = attempt, seat, environment, setting
+        history = seat.expects.history
+        self._frames: deque[Images] = deque(maxlen=history.frames if history else 0)
+        self._present: tuple[str, Images, Mapping[str, NDArray[np.float64]], History | None] | None = None
+        self._kept: Images = {}
+
+    def look(self, *, issue: Issue | None) -> Observation:
+        """Return the next observation: a new look, or the one before with another call index and its issue."""
+        if self._present is None:
+            self._present = self._new_look()
+        observation_id, images, proprio, history = self._present
+        attempt, info, expects = self._attempt, self._setting.info, self._seat.expects
+        steps, calls = attempt.recorder.steps, len(attempt.recorder.calls)
+        limits = self._setting.limits
+        remaining = Remaining(limits.max_steps - steps, limits.max_calls - calls if limits.max_calls else None)
+        self.shown = Observation(
+            episode=info.episode,
+            call_index=calls,
+            observation_id=observation_id,
+            registration_sha256=self._seat.registration_sha256,
+            step_index=steps,
+            instruction=info.instruction if expects.instruction else None,
+            images=images,
+            proprio=proprio,
+            remaining=remaining,
+            history=history,
+            meta=self._meta(remaining) if expects.meta else {},
+            issue=issue,
+        )
+        return self.shown
+
+    def forget(self, *, unless_same: bool) -> None:
+        """Make the next observation a new look, unless nothing of the rejected chunk ran."""
+        if not unless_same and self._present is not None:
+            self._frames.append(self._present[1])
+            self._present = None
+
+    def exchange(self, answer: Answer, ack: Ack) -> Exchange:
+        """Return the record of one call."""
+        return Exchange(
+            self.shown, answer.kind(ack), answer.sent, answer.reply, ack, self.frames_sha256, self._kept
+        )  # fmt: skip
+
+    def _new_look(self) -> tuple[str, Images, Mapping[str, NDArray[np.float64]], History | None]:
+        seat = self._seat
+        sensed = self._environment.sense(seat.cameras, proprio=seat.proprio)
+        check_frames(sensed.images, step=self._attempt.recorder.steps)
+        images, proprio = sensed.images, sensed.proprio
+        if not seat.adapters.empty:
+            images, proprio = seat.adapters.observe(images, proprio)
+            images = {name: images[name] for name in seat.expects.camera_names}
+            proprio = {name: proprio[name] for name in seat.expects.proprio_names}
+        self.frames_sha256 = frames_digest(images)  # before the arm could write into what it is shown
+        detailed = self._setting.recording == "detailed"
+        self._kept = {name: image.copy() for name, image in images.items()} if detailed else {}
+        return secrets.token_hex(16), images, proprio, self._history(images)
+
+    def _history(self, images: Images) -> History | None:
+        wanted = self._seat.expects.history
+        if wanted is None:
+            return None
+        looks: list[Images | None] = [*[None] * (wanted.frames - len(self._frames)), *self._frames]
+        rows = list(self._attempt.executed)[-wanted.actions :] if wanted.actions else []
+        past = tuple([*[None] * (wanted.actions - len(rows)), *rows])
+        return History({name: tuple(look[name] if look else None for look in looks) for name in images}, past)
+
+    def _meta(self, remaining: Remaining) -> dict[str, float | None]:
+        steps, control_hz = self._attempt.recorder.steps, self._setting.info.control_hz
+        known: dict[str, float | None] = {
+            "step_index": steps,
+            "sim_time_s": steps / control_hz,
+            "control_hz": control_hz,
+            "remaining_steps": remaining.steps,
+            "remaining_calls": remaining.calls,
+        }
+        return {name: known[name] for name in self._seat.expects.meta}
