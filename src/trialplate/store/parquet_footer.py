@@ -2,7 +2,7 @@
 
 The library trusts what a footer declares: a forged one can make it allocate gigabytes or end the process. So every
 offset, size and count is compared with the bytes that are there, and only the plain layout that
-``trialplate.store.traces`` writes is let through: one row group, zstd data pages, nothing between them.
+``trialplate.store`` writes is let through: row groups, zstd data pages, nothing between them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from trialplate.errors import EvidenceError
 
 MARK = b"PAR1"
-_MAX_ITEMS = 100_000
+_MAX_ITEMS = 1_000_000
 _MAX_DEPTH = 12
 _ZSTD = 6
 _DATA_PAGE = 0
@@ -26,13 +26,25 @@ class Shape:
     """What a file declares, after every size was found to agree with its bytes."""
 
     rows: int
-    columns: int
-    unpacked_bytes: int
-    """Sum over all columns, as declared and as the page headers say."""
+    column_bytes: tuple[int, ...]
+    """What each column unpacks to, as declared and as the page headers say."""
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return len(self.column_bytes)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Sum over all columns."""
+        return sum(self.column_bytes)
 
 
-def look_at(data: bytes, *, max_rows: int) -> Shape:
-    """Check the outer form of a Parquet file. Raises EvidenceError ``trace_malformed``."""
+def look_at(data: bytes, *, max_rows: int, max_groups: int = 1) -> Shape:
+    """Check the outer form of a Parquet file of 1 to ``max_groups`` row groups.
+
+    Raises EvidenceError ``trace_malformed``.
+    """
     if len(data) < 12 or data[:4] != MARK or data[-4:] != MARK:
         raise bad(f"{len(data)} bytes without the Parquet mark at both ends: cut short, or another format")
     size = int.from_bytes(data[-8:-4], "little")
@@ -48,16 +60,24 @@ def look_at(data: bytes, *, max_rows: int) -> Shape:
     rows, groups = _integer(footer, 3, "num_rows"), _structs(footer, 4, "row groups")
     if not 1 <= rows <= max_rows:
         raise bad(f"{rows} rows declared, expected 1 to {max_rows}")
-    if len(groups) != 1 or _integer(groups[0], 3, "rows of the row group") != rows:
-        raise bad(f"{len(groups)} row groups, expected one that holds all {rows} rows declared")
-    chunks = _structs(groups[0], 1, "columns")
-    place, unpacked = 4, 0
-    for number, chunk in enumerate(chunks):
-        place, size = _check_chunk(data, chunk, number, place=place, stop=start)
-        unpacked += size
+    if not 1 <= len(groups) <= max_groups or _rows_of(groups) != rows:
+        expected = "one" if max_groups == 1 else f"1 to {max_groups}"
+        raise bad(f"{len(groups)} row groups, expected {expected}, holding all {rows} rows declared")
+    place, unpacked = 4, [0] * len(_structs(groups[0], 1, "columns"))
+    for group in groups:
+        chunks = _structs(group, 1, "columns")
+        if len(chunks) != len(unpacked):
+            raise bad(f"row groups of {len(unpacked)} and of {len(chunks)} columns")
+        for number, chunk in enumerate(chunks):
+            place, size = _check_chunk(data, chunk, number, place=place, stop=start)
+            unpacked[number] += size
     if place != start:
         raise bad(f"{start - place} bytes between the last column and the footer")
-    return Shape(rows, len(chunks), unpacked)
+    return Shape(rows, tuple(unpacked))
+
+
+def _rows_of(groups: list[Struct]) -> int:
+    return sum(_integer(group, 3, "rows of the row group") for group in groups)
 
 
 def _check_chunk(data: bytes, chunk: Struct, number: int, *, place: int, stop: int) -> tuple[int, int]:
