@@ -48,7 +48,7 @@ class ExchangeWriter:
         self._closed = False
         pa.array(
             [0], type=pa.int32()
-        )  # the first array looks for other libraries: not while a policy is on the clock
+        )  # the first array looks for other libraries: not on a policy's clock
 
     def add(self, exchange: Exchange) -> None:
         """Take one call. Raises StorageFailure when packing failed before, EvidenceError after the end."""
