@@ -43,7 +43,7 @@ Rotation = Literal[
 PRIVILEGED_CHANNELS = frozenset(
     {
         "object_pose", "object_pos", "object_quat", "goal_pose", "goal_pos", "segmentation", "reward", "success",
-        "simulator_state", "state", "qpos", "qvel", "oracle_plan", "scenario", "seed", "task_ordinal", "score",
+        "simulator_state", "sim_state", "qpos", "qvel", "oracle_plan", "scenario", "seed", "task_ordinal", "score",
     }
 )  # fmt: skip
 """Names that no observation channel may bear: they would show a policy what only scorers may see."""
