@@ -1,0 +1,74 @@
+"""Servers for tests that keep a protocol badly: each does exactly what its handler says, over real sockets."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+QUIET = logging.getLogger("trialplate.tests.quiet")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+@contextmanager
+def websocket_server(handler: Callable[[ServerConnection], None], *, port: int = 0, **options: Any) -> Iterator[str]:
+    """Serve each connection in a thread by ``handler``; yield the address."""
+
+    def quietly(connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            handler(connection)
+
+    settings = {"compression": None, "max_size": 2**27, "ping_interval": None, "logger": QUIET} | options
+    with serve(quietly, "127.0.0.1", port, **settings) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
+            thread.join(5)
+
+
+@contextmanager
+def socket_server(handler: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Serve one TCP connection after another by ``handler``; yield the port. Nothing but bytes is promised."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        stop = threading.Event()
+        held: list[socket.socket] = []
+
+        def accept() -> None:
+            with suppress(OSError):
+                while not stop.is_set():
+                    peer, _ = listening.accept()
+                    held.append(peer)
+                    handler(peer)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            stop.set()
+            listening.close()
+            for peer in held:
+                with suppress(OSError):
+                    peer.shutdown(socket.SHUT_RDWR)
+                peer.close()
+            with suppress(OSError):
+                socket.create_connection(listening.getsockname(), timeout=0.1).close()
+            thread.join(2)
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """Yield a port on which nobody listens."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
