@@ -10,7 +10,7 @@ Source: policy contract ``trialplate.policy/1``, section 3, step 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -63,22 +63,27 @@ class AdapterChain:
             twins = any(message.startswith(code) for _, message in faults)
             listed = "\n  ".join(f"adapters[{index}]: {message}" for index, message in faults)
             raise LockError(f"adapters cannot be applied:\n  {listed}", code=code if twins else "adapter_refused")
-        self._environment_dim = action.dim
+        self._environment = observation
         self._genuine = genuine
 
-    def sources(self, names: Iterable[str], environment: ObservationSpec) -> ObservationSpec:
-        """Return the part of what the environment sends that is needed to make the named channels of the policy.
+    @property
+    def empty(self) -> bool:
+        """True when nothing is converted."""
+        return not self._choices
 
-        Raises KeyError for a name that is not made here.
+    def sources(self, expects: ObservationSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the cameras and the proprioceptive channels of the environment that make what a policy expects.
+
+        Raises KeyError for a channel that is not made here.
         """
-        wanted = dict.fromkeys(names)
-        if unknown := set(wanted) - set(self.observation.names):
+        wanted = set(expects.names)
+        if unknown := wanted - set(self.observation.names):
             raise KeyError(sorted(unknown)[0])
         for link in reversed(self._looks):
             if link.output in wanted:
-                del wanted[link.output]
-                wanted |= dict.fromkeys(link.inputs)
-        return environment.only(*(name for name in environment.names if name in wanted))
+                wanted = (wanted - {link.output}) | set(link.inputs)
+        cameras = tuple(name for name in self._environment.camera_names if name in wanted)
+        return cameras, tuple(name for name in self._environment.proprio_names if name in wanted)
 
     def observe(
         self, images: Mapping[str, NDArray[np.uint8]], proprio: Mapping[str, NDArray[np.float64]]
