@@ -73,15 +73,21 @@ def _judge_threshold(arm: ArmAnalysis, rule: ThresholdClaim, blockers: Sequence[
     """``threshold_rate``: the one-sided lower bound of the rate reaches the registered rate.
 
     The bound is Clopper-Pearson where every episode is its own family, else Korn-Graubard over families: the
-    schedule decides which, not the results.
+    schedule decides which, not the results. Errored episodes make the claim ineligible, or count as not passed where
+    the rule registered the lower bound.
     """
     clustered = bool(arm.families.counts)
-    bound = _korn_graubard_lower(arm, rule.confidence) if clustered else _exact_lower(arm, rule.confidence)
-    reasons = set(blockers) | _ineligibility(arm, bound, clustered=clustered)
+    with_errors = rule.errors == "lower_bound"
+    n = max(arm.counts.n, arm.counts.measured) if with_errors else arm.counts.n
+    bound = None
+    if arm.rate.rate is not None:
+        bound = _korn_graubard_lower(arm, rule, with_errors) if clustered else _exact_lower(arm, rule, n)
+    reasons = set(blockers) | _ineligibility(arm, bound, clustered=clustered, with_errors=with_errors)
     numbers = {
         "arm": arm.arm,
         "k": arm.counts.passed,
-        "n": arm.counts.n,
+        "n": n,
+        "errored": arm.counts.errored,
         "rate": rule.rate,
         "confidence": rule.confidence,
         "lower_bound": bound,
@@ -106,29 +112,28 @@ def _judge_threshold(arm: ArmAnalysis, rule: ThresholdClaim, blockers: Sequence[
     )
 
 
-def _ineligibility(arm: ArmAnalysis, bound: float | None, *, clustered: bool) -> set[str]:
-    reasons = set()
-    if "errored_episodes" in arm.state_reasons:
+def _ineligibility(arm: ArmAnalysis, bound: float | None, *, clustered: bool, with_errors: bool) -> set[str]:
+    reasons = set(arm.state_reasons) - {"errored_episodes"}
+    if "errored_episodes" in arm.state_reasons or (arm.counts.errored and not with_errors):
         reasons.add("missing_data")
-    if "incomplete_coverage" in arm.state_reasons:
-        reasons.add("incomplete_coverage")
     if clustered and arm.families.families < MIN_FAMILIES:
         reasons.add("few_families")
     if bound is None and not reasons:
-        reasons.add("missing_data")  # nothing was measured: everything was excluded
+        reasons.add("missing_data")  # nothing was measured: everything errored or was excluded
     return reasons
 
 
-def _exact_lower(arm: ArmAnalysis, confidence: float) -> float | None:
-    if arm.rate.rate is None:
-        return None
-    return stats.clopper_pearson_interval(arm.rate.k, arm.rate.n, confidence=confidence, side="lower").low
+def _exact_lower(arm: ArmAnalysis, rule: ThresholdClaim, n: int) -> float | None:
+    return stats.clopper_pearson_interval(arm.counts.passed, n, confidence=rule.confidence, side="lower").low
 
 
-def _korn_graubard_lower(arm: ArmAnalysis, confidence: float) -> float | None:
+def _korn_graubard_lower(arm: ArmAnalysis, rule: ThresholdClaim, with_errors: bool) -> float | None:
     """Return the lower end of the two-sided interval at 2c - 1, which is the one-sided bound at c."""
-    if arm.rate.rate is None:
-        return None
-    tables = list(arm.families.counts.values())
-    result = stats.clustered_rate([k for k, _ in tables], [n for _, n in tables], confidence=2.0 * confidence - 1.0)
+    tables = arm.families.counts
+    measured = arm.families.measured if with_errors else {}
+    result = stats.clustered_rate(
+        [k for k, _ in tables.values()],
+        [measured.get(family, n) for family, (_, n) in tables.items()],
+        confidence=2.0 * rule.confidence - 1.0,
+    )
     return result.korn_graubard_low

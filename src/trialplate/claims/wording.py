@@ -20,6 +20,7 @@ BLOCKERS: Mapping[str, str] = {
     "not_confirmatory": "the run is registered as development, calibration or pilot",
     "unregistered_stop": "the run stopped elsewhere than registered",
     "unwanted_motion": "the claiming arm moved what it must not move",
+    "exploratory_registration": "an arm was run under another identity than the locked one",
 }
 
 REASONS: Mapping[str, str] = {
@@ -28,6 +29,9 @@ REASONS: Mapping[str, str] = {
     "lower_bound": "the lower bound lies below the registered rate",
     "artifact_error": "an episode errored or a planned trial is missing",
     "errored_episodes": "at least one episode errored",
+    "identity_changed": "the policy became another one during the run",
+    "inputs_changed": "code or weights of the arm changed during the run",
+    "systematic_error": "its first three trials ended with one and the same fault before any control",
     "no_attempts": "nothing was attempted",
     "nothing_measured": "every episode errored or was excluded",
     "task_without_attempts": "a domain has no measured episode",
@@ -45,7 +49,7 @@ OUTCOME_REASONS: Mapping[str, str] = {
     "interrupted": "the run was interrupted during this attempt",
     "inputs_changed": "code or weights of the arm changed during the run",
     "invalid_action": "an action was out of range, not finite or of the wrong shape",
-    "native_rejected": "the policy refused an observation",
+    "native_rejected": "the environment refused a row of actions",
     "invalid_response_schema": "the policy answered with something that is no decision",
     "policy_exception": "the policy raised an exception",
     "policy_timeout": "the policy did not answer in time",
@@ -57,6 +61,21 @@ OUTCOME_REASONS: Mapping[str, str] = {
     "scene_mismatch": "the world was not the registered scenario",
     "solver_failure": "the inverse kinematics solver failed",
     "storage_failure": "a record could not be written",
+    "transport_lost": "the connection was lost",
+    "connect_failed": "no connection came about",
+    "native_step_uncertain": "nobody can tell whether a control step was carried out",
+    "forbidden_tool": "the policy used a tool that the protocol forbids",
+    "version_mismatch": "the other side speaks another version of the contract",
+    "contract_mismatch": "what the policy declares is not what the environment sends or takes",
+    "contract_undeclared": "the policy left a convention undeclared",
+    "registration_missing": "no identity was registered before the reset",
+    "identity_changed": "the policy became another one during the run",
+    "stale_observation": "the answer was to an earlier observation",
+    "out_of_order": "the answer was to another call",
+    "spec_hash_mismatch": "the two sides do not mean the same specification",
+    "message_too_large": "a message was larger than agreed",
+    "wire_malformed": "bytes came that are no message",
+    "wire_dialect_mismatch": "a message came in another dialect than registered",
     "worker_lost": "the worker process was lost",
     "worker_timeout": "the worker process did not answer in time",
 }
@@ -78,6 +97,7 @@ TEMPLATES: Mapping[str, str] = {
         "Not supported: {arm} passed {k} of {n}. The one-sided lower bound at {confidence} confidence is {bound}"
         " ({method}), below the registered {rate}. This does not show that the rate is lower than that."
     ),
+    "threshold_errors": " {errored} of them errored and count as not passed.",
     "threshold_ineligible": (
         "Ineligible: whether {arm} passes at least {rate} may not be asked of this evidence, because {reasons}."
     ),
@@ -104,6 +124,22 @@ TEMPLATES: Mapping[str, str] = {
     "warn_profiles": (
         "Arms do not see the same: {listing}. Rates under different profiles answer different questions."
     ),
+    "warn_errors": (
+        "{arm}: {errored} of {measured} measured episodes errored. They are no evidence about the arm: its rate lies"
+        " between {low} and {high}, whatever they would have been."
+    ),
+    "warn_compromised": (
+        "{arm}: a leak of identifying context was disclosed on {compromised} of {initiated} attempts. They stay"
+        " counted, and are not blind."
+    ),
+    "warn_constant": ("{arm}: these numbers never changed in any executed action of the whole run: {scalars}."),
+    "warn_normalised": (
+        "{arm}: these numbers stayed within 3 of zero although far more is legal, as when normalised actions are sent"
+        " where physical ones belong: {scalars}."
+    ),
+    "warn_exploratory": (
+        "{arms}: run under another identity than the locked one. The run is exploratory and licenses no claim."
+    ),
     "warn_artifact": "{arm} has no success rate: {reasons}.",
     "warn_run_class": "This run is registered as {run_class}. Nothing in it can support a claim.",
     "warn_null": "The {role} control {arm} passed {k} of {n} and must pass none: the scorer can be satisfied by it.",
@@ -126,9 +162,13 @@ TEMPLATES: Mapping[str, str] = {
         "Wilson is the interval to read, Clopper-Pearson the one that gates claims: exact, and wider. Both are"
         " two-sided at {confidence} and treat episodes as independent. Ends are rounded outward."
     ),
-    "denominator_initiated": "Denominator: every initiated episode.",
-    "denominator_initiated_minus_excluded": "Denominator: every initiated episode but the excluded ones.",
-    "denominator_passed_plus_failed": "Denominator: passed and failed episodes only.",
+    "denominator_initiated": "Denominator: initiated, every episode that was started.",
+    "denominator_measured": "Denominator: measured, every episode but the excluded ones.",
+    "denominator_valid": "Denominator: valid, passed and failed episodes only.",
+    "errors_void": "An errored episode takes the rate of its arm away.",
+    "errors_bounds": "An errored episode stays counted, and bounds show how far it could move the rate.",
+    "over": "{rate} over {denominator} ({k} of {n})",
+    "bounds": "bounds {low} to {high} with {errored} errored",
     "funnel_note": (
         "Stages are ordered: one counts only at or after the one before it. The number beside a bar is how many"
         " episodes passed that stage."
@@ -174,7 +214,7 @@ def sentence(name: str, **values: Any) -> str:
 def threshold_sentence(verdict: str, numbers: Mapping[str, Any], reasons: Sequence[str]) -> str:
     """Return the only permitted sentence about a ``threshold_rate`` claim."""
     bound = numbers["lower_bound"]
-    return sentence(
+    said = sentence(
         f"threshold_{verdict}",
         arm=numbers["arm"],
         k=numbers["k"],
@@ -185,6 +225,8 @@ def threshold_sentence(verdict: str, numbers: Mapping[str, Any], reasons: Sequen
         method={"clopper_pearson": "Clopper-Pearson", "korn_graubard": "Korn-Graubard"}[numbers["method"]],
         reasons=explained(reasons),
     )
+    errored = verdict != "ineligible" and numbers["errored"]
+    return said + sentence("threshold_errors", errored=numbers["errored"]) if errored else said
 
 
 def explained(reasons: Sequence[str]) -> str:

@@ -87,19 +87,19 @@ class Row:
     rows_proposed: int
     rows_executed: int
     rows_dropped: int
-    rows_discarded: int
-    calls_rejected: int
-    short_chunks: int
-    usage: Any
-    usage_reason: str | None
-    echo: str | None
     initial_state_sha256: str | None
     applied_scene_sha256: str | None
     scenario_sha256: str
     registration_sha256: str
     actions_sha256: str | None
     trace: TraceRef | None
-    exchange: ExchangeRef | None
+    exchange: ExchangeRef | None = None
+    rows_discarded: int = 0
+    calls_rejected: int = 0
+    short_chunks: int = 0
+    usage: Any = None
+    usage_reason: str | None = "unavailable"
+    echo: str | None = None
     events: tuple[Event, ...] = ()
     applied_scene: Any = None
     timing: Timing | None = None

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from trialplate.spec.protocol import ErrorsRule
+
 ArtifactState = Literal["COMPLETE", "ERROR"]
+DenominatorName = Literal["initiated", "measured", "valid"]
 SliceKey = Literal["domain", "variant"]
 
 
@@ -17,7 +20,8 @@ SliceKey = Literal["domain", "variant"]
 class Counts:
     """Every initiated episode in exactly one of ``passed failed errored excluded``.
 
-    ``valid``: initiated - excluded. ``n``: the registered denominator. ``planned`` is None for a slice.
+    ``valid``: passed + failed. ``measured``: valid + errored. ``n``: the registered denominator. ``planned`` is None
+    for a slice.
     """
 
     planned: int | None
@@ -27,17 +31,19 @@ class Counts:
     errored: int
     excluded: int
     valid: int
+    measured: int
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """``k`` of ``n``. ``wilson_*`` is the interval to show, ``exact_*`` (Clopper-Pearson) the one that gates.
+    """``k`` of ``n`` over ``denominator``. ``wilson_*`` is the interval to show, ``exact_*`` (Clopper-Pearson) gates.
 
     Both assume independent episodes. All but k and n are null, with ``reason``, when there is no rate: an artifact
-    in state ERROR (``artifact_error``), or nothing measured.
+    in state ERROR (``artifact_error``, or what ended it as a whole), or nothing measured.
     """
 
+    denominator: DenominatorName
     k: int
     n: int
     rate: float | None
@@ -96,11 +102,13 @@ class Families:
     """The unit of independence. ``counts``: family -> (k, n), only where a family has several episodes.
 
     Then the episodes are not independent, the intervals of :class:`Rate` are too narrow, and the ``clustered_*``
-    ones (Wilson with t and effective n; Korn-Graubard for the gate) stand beside them.
+    ones (Wilson with t and effective n; Korn-Graubard for the gate) stand beside them. ``measured``: family -> its
+    measured episodes, where they are more than its n.
     """
 
     families: int
     counts: Mapping[str, tuple[int, int]]
+    measured: Mapping[str, int]
     wilson_low: float | None
     wilson_high: float | None
     korn_graubard_low: float | None
@@ -110,12 +118,62 @@ class Families:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metered:
+    """A sum over an arm's attempts. None, with ``reason``, when any call does not know its part; never 0 for that."""
+
+    value: int | float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionWarning:
+    """Something odd about one scalar of the executed actions: ``code``, the scalar, and the range that was seen.
+
+    ``constant_dimension``: it never changed over the run. ``looks_normalised``: it stayed within 3 of zero where the
+    legal range is wider than 60, as when normalised numbers are sent where physical ones belong.
+    """
+
+    code: Literal["constant_dimension", "looks_normalised"]
+    scalar: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmConduct:
+    """How an arm went about its attempts: sums over them, as in :class:`~trialplate.record.Conduct`.
+
+    ``terminations``: how attempts ended -> count. ``usage``: what providers metered. ``echo``: who filled in what
+    decisions echo, sorted. ``compromised``: attempts on which a leak was disclosed; they stay counted.
+    """
+
+    calls: int
+    calls_executed: int
+    calls_rejected: int
+    short_chunks: int
+    control_steps: int
+    rows_proposed: int
+    rows_executed: int
+    rows_dropped: int
+    rows_discarded: int
+    terminations: Mapping[str, int]
+    usage: Mapping[str, Metered]
+    echo: tuple[str, ...]
+    compromised: int
+    warnings: tuple[ActionWarning, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmAnalysis:
     """Everything about one arm.
 
-    ``state`` is ERROR, with ``state_reasons`` (``errored_episodes``, ``incomplete_coverage``), when any episode
-    errored or a planned trial has none: then counts are shown as incomplete and there is no rate.
-    ``reasons``: why episodes did not pass, reason -> count. ``first_failed``: stage -> count of FAIL episodes.
+    ``state`` is ERROR, with ``state_reasons``, when there is no rate: the arm is not the one of the lock
+    (``identity_changed``, ``inputs_changed``), its first attempts all failed alike before any control
+    (``systematic_error``), an episode errored where that voids (``errored_episodes``), or a planned trial has none
+    (``incomplete_coverage``). Counts are then shown as incomplete. ``rate``: over the registered denominator;
+    ``other_rates``: over ``measured`` and ``valid`` where they are not the registered one. ``reasons``: why episodes
+    did not pass, code -> count. ``first_failed``: stage -> count of FAIL episodes. ``conduct``: None where only
+    results were handed over.
     """
 
     arm: str
@@ -126,12 +184,14 @@ class ArmAnalysis:
     reasons: Mapping[str, int]
     first_failed: Mapping[str, int]
     rate: Rate
+    other_rates: tuple[Rate, ...]
     bounds: Bounds
     macro: Macro
     families: Families
     funnel: Funnel
     domains: tuple[Slice, ...]
     variants: tuple[Slice, ...]
+    conduct: ArmConduct | None
 
     @property
     def planned(self) -> int:
@@ -174,10 +234,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The registered plan, carried out. Arms stand in the order of the protocol; that is no ranking."""
+    """The registered plan, carried out. Arms stand in the order of the protocol; that is no ranking.
+
+    ``errors_rule``: whether an errored episode takes an arm's rate away (``void``) or leaves it between ``bounds``.
+    """
 
     confidence: float
-    denominator: str
+    denominator: DenominatorName
+    errors_rule: ErrorsRule
     slices: tuple[SliceKey, ...]
     arms: tuple[ArmAnalysis, ...]
     comparisons: tuple[Comparison, ...]

@@ -6,11 +6,12 @@ Source: fair pick-and-place protocol, sections 4 to 6; statistics, section 2. No
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from trialplate.canonical import array_digest
 from trialplate.errors import EvidenceError, nearest
-from trialplate.record import Outcome, Row, StageResult, Status, Trace
+from trialplate.record import Conduct, Outcome, Row, StageResult, Status, Trace
 from trialplate.scoring.ladder import Ladder, climb
 from trialplate.spec.stages import StageChain
 
@@ -54,6 +55,10 @@ def score_attempt(row: Row, trace: Trace | None, *, chain: StageChain, fault_tab
     of an attempt that must have one is missing.
     """
     _refuse_contradiction(row, trace)
+    return replace(_judged(row, trace, chain, fault_table), conduct=_conduct(row, trace))
+
+
+def _judged(row: Row, trace: Trace | None, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:
     if row.termination == "interrupted":
         return _outcome(row, Status.ERROR, reason="interrupted")
     if row.fault_code is not None:
@@ -73,6 +78,26 @@ def score_attempt(row: Row, trace: Trace | None, *, chain: StageChain, fault_tab
     if ladder.success_final:
         return _outcome(row, Status.PASS, reason="chain_complete", ladder=ladder)
     return _outcome(row, Status.FAIL, reason="stage_not_passed", ladder=ladder)
+
+
+def _conduct(row: Row, trace: Trace | None) -> Conduct:
+    """Return what the recording says about the calls of an attempt."""
+    moved = trace.action if trace is not None and trace.steps else None
+    return Conduct(
+        calls=row.calls,
+        calls_executed=sum(bool(call.get("executed")) for call in trace.calls) if trace is not None else 0,
+        calls_rejected=row.calls_rejected,
+        short_chunks=row.short_chunks,
+        rows_proposed=row.rows_proposed,
+        rows_executed=row.rows_executed,
+        rows_dropped=row.rows_dropped,
+        rows_discarded=row.rows_discarded,
+        usage=row.usage,
+        usage_reason=row.usage_reason,
+        echo=row.echo,
+        action_low=tuple(moved.min(axis=0).tolist()) if moved is not None else None,
+        action_high=tuple(moved.max(axis=0).tolist()) if moved is not None else None,
+    )
 
 
 def _refuse_contradiction(row: Row, trace: Trace | None) -> None:

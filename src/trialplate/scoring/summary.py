@@ -1,21 +1,24 @@
 """Carry out the registered analysis over outcomes. The method never looks at the results to choose itself.
 
-Source: statistics specification, sections 2, 4, 5, 7 and 11; fair pick-and-place protocol, section 8.
+Source: statistics specification, sections 2, 4, 5, 7 and 11; fair pick-and-place protocol, section 8; policy
+contract, sections 3 (halt rule) and 6.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trialplate import stats
 from trialplate.errors import EvidenceError, nearest
 from trialplate.record import Outcome, Status
+from trialplate.record.halting import same_early_fault
 from trialplate.scoring.analysis import (
     Analysis,
     ArmAnalysis,
     Bounds,
     Counts,
+    DenominatorName,
     Families,
     Funnel,
     Macro,
@@ -23,12 +26,25 @@ from trialplate.scoring.analysis import (
     Slice,
     SliceKey,
 )
+from trialplate.scoring.conduct import arm_conduct
 from trialplate.scoring.pairs import compare
+from trialplate.spec.channels import ActionSpec
+from trialplate.spec.protocol import ErrorsRule
 from trialplate.stats.accounting import Denominator
 
 __all__ = ["Analysis", "ArmAnalysis", "analyse_outcomes", "rate_of"]
 ARTIFACT_ERROR = "artifact_error"
 MEASURED = (Status.PASS, Status.FAIL)
+INVALIDATING = ("identity_changed", "inputs_changed")
+"""Reasons of a single attempt after which the arm of the whole run is not the one of the lock."""
+WHOLE_RUN = (*INVALIDATING, "systematic_error")
+"""State reasons that stand as the reason of the missing rate, instead of ``artifact_error``."""
+_STATISTICS: Mapping[DenominatorName, Denominator] = {
+    "initiated": "initiated",
+    "measured": "initiated_minus_excluded",
+    "valid": "passed_plus_failed",
+}
+"""Names of a protocol -> names of the statistics."""
 
 
 def analyse_outcomes(
@@ -37,16 +53,21 @@ def analyse_outcomes(
     planned: Mapping[str, int],
     stages: Sequence[str] | None = None,
     confidence: float = 0.95,
-    denominator: Denominator = "initiated_minus_excluded",
+    denominator: DenominatorName = "measured",
+    errors_rule: ErrorsRule = "bounds",
     slices: Sequence[SliceKey] = ("domain", "variant"),
     comparisons: Sequence[tuple[str, str]] = (),
+    tested: Collection[str] | None = None,
+    action: ActionSpec | None = None,
 ) -> Analysis:
     """Return the analysis of all outcomes of a campaign.
 
     ``planned``: arm -> number of planned trials, in the order of the protocol. ``stages``: names of the suite's
     chain; None takes those of the outcomes, which must all agree. ``comparisons``: registered pairs of arms; no
-    other pair is compared. Raises EvidenceError for an outcome of an unplanned arm, a repeated trial or (arm,
-    scenario, repeat), or stages other than the chain's, and StatsInputError for a plan that is none.
+    other pair is compared. ``tested``: the arms that are no controls, all by default; only of these the halt rule is
+    asked. ``action``: the action space of the suite. Raises EvidenceError for an outcome of an unplanned arm, a
+    repeated trial or (arm, scenario, repeat), or stages other than the chain's, and StatsInputError for a plan that
+    is none.
     """
     if stages is None:
         stages = next(([stage.name for stage in o.stages] for o in outcomes if o.status in MEASURED), ())
@@ -55,8 +76,13 @@ def analyse_outcomes(
         arm: sorted((o for o in outcomes if o.arm == arm), key=lambda o: (o.scenario, o.repeat)) for arm in planned
     }
     arms = tuple(
-        _arm(arm, by_arm[arm], planned=count, stages=tuple(stages), confidence=confidence, denominator=denominator,
-             slices=slices)
+        _arm(
+            arm, by_arm[arm], planned=count, stages=tuple(stages), confidence=confidence, denominator=denominator,
+            slices=slices, action=action,
+            state_reasons=_state_reasons(
+                by_arm[arm], planned=count, errors_rule=errors_rule, tested=tested is None or arm in tested
+            ),
+        )
         for arm, count in planned.items()
     )  # fmt: skip
     states = {arm.arm: arm for arm in arms}
@@ -71,6 +97,7 @@ def analyse_outcomes(
     return Analysis(
         confidence=confidence,
         denominator=denominator,
+        errors_rule=errors_rule,
         slices=tuple(slices),
         arms=arms,
         comparisons=tuple(compared),
@@ -101,6 +128,25 @@ def _refuse_strangers(outcomes: Sequence[Outcome], *, planned: Mapping[str, int]
             raise EvidenceError(f"trial {outcome.trial_id}: expected the stages {tuple(stages)}, got {names}")
 
 
+def _state_reasons(
+    outcomes: Sequence[Outcome], *, planned: int, errors_rule: ErrorsRule, tested: bool
+) -> tuple[str, ...]:
+    """Return why an arm has no rate, the gravest first; empty when it has one."""
+    scheduled = sorted(outcomes, key=lambda o: (len(o.trial_id), o.trial_id))  # ids are ordinals: "000012"
+    ends = [(o.reason if o.termination == "fault" else None, o.control_steps) for o in scheduled]
+    errored = any(outcome.status is Status.ERROR for outcome in outcomes)
+    return tuple(
+        name
+        for name, found in (
+            *((reason, any(outcome.reason == reason for outcome in outcomes)) for reason in INVALIDATING),
+            ("systematic_error", tested and same_early_fault(ends) is not None),
+            ("errored_episodes", errored and errors_rule == "void"),
+            ("incomplete_coverage", len(outcomes) != planned),
+        )
+        if found
+    )
+
+
 def _arm(
     arm: str,
     outcomes: Sequence[Outcome],
@@ -108,37 +154,38 @@ def _arm(
     planned: int,
     stages: tuple[str, ...],
     confidence: float,
-    denominator: Denominator,
+    denominator: DenominatorName,
     slices: Sequence[SliceKey],
+    action: ActionSpec | None,
+    state_reasons: tuple[str, ...],
 ) -> ArmAnalysis:
     counts, bounds = _account(outcomes, planned=planned, denominator=denominator)
-    reasons = tuple(
-        name
-        for name, found in (
-            ("errored_episodes", counts.errored > 0),
-            ("incomplete_coverage", counts.initiated != planned),
-        )
-        if found
+    void = next(
+        (reason for reason in state_reasons if reason in WHOLE_RUN), ARTIFACT_ERROR if state_reasons else None
     )
-    void = bool(reasons)
     domains = _slices(outcomes, by="domain", confidence=confidence, denominator=denominator, void=void)
     variants = _slices(outcomes, by="variant", confidence=confidence, denominator=denominator, void=void)
     failed = [outcome for outcome in outcomes if outcome.status is Status.FAIL]
+    others: tuple[DenominatorName, ...] = ("measured", "valid")
     return ArmAnalysis(
         arm=arm,
         state="ERROR" if void else "COMPLETE",
-        state_reasons=reasons,
+        state_reasons=state_reasons,
         counts=counts,
         control_rejected=sum(outcome.reason == "control_rejected" for outcome in outcomes),
         reasons=_tally(outcome.reason for outcome in outcomes if outcome.status is not Status.PASS),
         first_failed=_tally(str(outcome.first_failed_stage) for outcome in failed),
-        rate=rate_of(counts, confidence=confidence, void=void),
+        rate=rate_of(counts, denominator, confidence=confidence, void=void),
+        other_rates=tuple(
+            rate_of(counts, other, confidence=confidence, void=void) for other in others if other != denominator
+        ),
         bounds=bounds,
         macro=_macro(domains, void=void),
         families=_families(outcomes, confidence=confidence, denominator=denominator, void=void),
         funnel=_funnel(outcomes, stages=stages, void=void),
         domains=domains if "domain" in slices else (),
         variants=variants if "variant" in slices else (),
+        conduct=arm_conduct(outcomes, action),
     )
 
 
@@ -146,10 +193,12 @@ def _tally(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
 
 
-def _account(outcomes: Sequence[Outcome], *, planned: int | None, denominator: Denominator) -> tuple[Counts, Bounds]:
+def _account(
+    outcomes: Sequence[Outcome], *, planned: int | None, denominator: DenominatorName
+) -> tuple[Counts, Bounds]:
     statuses = [outcome.status.value for outcome in outcomes]
     account = stats.episode_accounting(
-        len(statuses) if planned is None else planned, statuses, denominator=denominator
+        len(statuses) if planned is None else planned, statuses, denominator=_STATISTICS[denominator]
     )
     counts = Counts(
         planned=planned,
@@ -158,7 +207,8 @@ def _account(outcomes: Sequence[Outcome], *, planned: int | None, denominator: D
         failed=account.failed,
         errored=account.errored,
         excluded=account.excluded,
-        valid=account.initiated - account.excluded,
+        valid=account.passed + account.failed,
+        measured=account.initiated - account.excluded,
         n=account.n,
     )
     bounds = Bounds(
@@ -171,23 +221,33 @@ def _account(outcomes: Sequence[Outcome], *, planned: int | None, denominator: D
     return counts, bounds
 
 
-def rate_of(counts: Counts, *, confidence: float, void: bool) -> Rate:
-    """Return the rate with both intervals; null when the artifact is ``void`` or nothing was measured."""
-    k, n = counts.passed, counts.n
-    reason: str | None = None
-    if void:
-        reason = ARTIFACT_ERROR
-    elif counts.initiated == 0:
+def rate_of(counts: Counts, denominator: DenominatorName, *, confidence: float, void: str | None) -> Rate:
+    """Return the rate over a denominator with both intervals; null for the reason ``void``, or nothing measured."""
+    k, n = (
+        counts.passed,
+        {"initiated": counts.initiated, "measured": counts.measured, "valid": counts.valid}[denominator],
+    )
+    reason: str | None = void
+    if reason is None and counts.initiated == 0:
         reason = "no_attempts"
-    elif counts.passed + counts.failed == 0:
+    elif reason is None and counts.valid == 0:
         reason = "nothing_measured"
     if reason is not None:
         return Rate(
-            k=k, n=n, rate=None, wilson_low=None, wilson_high=None, exact_low=None, exact_high=None, reason=reason
+            denominator=denominator,
+            k=k,
+            n=n,
+            rate=None,
+            wilson_low=None,
+            wilson_high=None,
+            exact_low=None,
+            exact_high=None,
+            reason=reason,
         )
     wilson = stats.wilson_interval(k, n, confidence=confidence)
     exact = stats.clopper_pearson_interval(k, n, confidence=confidence)
     return Rate(
+        denominator=denominator,
         k=k,
         n=n,
         rate=k / n,
@@ -200,7 +260,7 @@ def rate_of(counts: Counts, *, confidence: float, void: bool) -> Rate:
 
 
 def _slices(
-    outcomes: Sequence[Outcome], *, by: SliceKey, confidence: float, denominator: Denominator, void: bool
+    outcomes: Sequence[Outcome], *, by: SliceKey, confidence: float, denominator: DenominatorName, void: str | None
 ) -> tuple[Slice, ...]:
     """Return the slices in the order of their first scenario id; ``outcomes`` are sorted by scenario."""
     groups: dict[tuple[str, str | None], list[Outcome]] = {}
@@ -210,21 +270,23 @@ def _slices(
     found = []
     for (domain, variant), members in groups.items():
         counts, _ = _account(members, planned=None, denominator=denominator)
-        rate = rate_of(counts, confidence=confidence, void=void)
+        rate = rate_of(counts, denominator, confidence=confidence, void=void)
         found.append(Slice(domain=domain, variant=variant, counts=counts, rate=rate))
     return tuple(found)
 
 
-def _macro(domains: Sequence[Slice], *, void: bool) -> Macro:
+def _macro(domains: Sequence[Slice], *, void: str | None) -> Macro:
     if void:
-        return Macro(rate=None, se=None, domains=len(domains), reason=ARTIFACT_ERROR)
+        return Macro(rate=None, se=None, domains=len(domains), reason=void)
     if any(part.rate.rate is None for part in domains):
         return Macro(rate=None, se=None, domains=len(domains), reason="task_without_attempts")
     result = stats.macro_rate([part.rate.k for part in domains], [part.rate.n for part in domains])
     return Macro(rate=result.macro, se=result.se, domains=len(domains), reason=result.reason)
 
 
-def _families(outcomes: Sequence[Outcome], *, confidence: float, denominator: Denominator, void: bool) -> Families:
+def _families(
+    outcomes: Sequence[Outcome], *, confidence: float, denominator: DenominatorName, void: str | None
+) -> Families:
     members: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         members.setdefault(outcome.family, []).append(outcome)
@@ -233,16 +295,18 @@ def _families(outcomes: Sequence[Outcome], *, confidence: float, denominator: De
     }
     repeated = any(len(group) > 1 for group in members.values())
     counts = {family: (table.passed, table.n) for family, table in tables.items()} if repeated else {}
+    measured = {family: tables[family].measured for family in counts if tables[family].measured > tables[family].n}
     if void or not repeated:
         return Families(
             families=len(members),
             counts=counts,
+            measured=measured,
             wilson_low=None,
             wilson_high=None,
             korn_graubard_low=None,
             korn_graubard_high=None,
             deff=None,
-            reason=ARTIFACT_ERROR if void else "independent_episodes",
+            reason=void or "independent_episodes",
         )
     result = stats.clustered_rate(
         [k for k, _ in counts.values()], [n for _, n in counts.values()], confidence=confidence
@@ -250,6 +314,7 @@ def _families(outcomes: Sequence[Outcome], *, confidence: float, denominator: De
     return Families(
         families=len(members),
         counts=counts,
+        measured=measured,
         wilson_low=result.wilson_low,
         wilson_high=result.wilson_high,
         korn_graubard_low=result.korn_graubard_low,
@@ -259,7 +324,7 @@ def _families(outcomes: Sequence[Outcome], *, confidence: float, denominator: De
     )
 
 
-def _funnel(outcomes: Sequence[Outcome], *, stages: tuple[str, ...], void: bool) -> Funnel:
+def _funnel(outcomes: Sequence[Outcome], *, stages: tuple[str, ...], void: str | None) -> Funnel:
     climbs = [sum(stage.passed for stage in outcome.stages) for outcome in outcomes if outcome.status in MEASURED]
     if not stages:
         return Funnel(stages=(), entries=0, reached=(), passed=(), rates=(), reason="no_attempts")
@@ -270,5 +335,5 @@ def _funnel(outcomes: Sequence[Outcome], *, stages: tuple[str, ...], void: bool)
         reached=result.reached,
         passed=result.passed,
         rates=tuple(None for _ in stages) if void else result.rates,
-        reason=ARTIFACT_ERROR if void else result.reason,
+        reason=void or result.reason,
     )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import nextafter
+from typing import Any
 
 import pytest
 
@@ -25,13 +27,13 @@ def outcome(number: int, status: str, *, family: str | None = None) -> Outcome:
     )  # fmt: skip
 
 
-def analysis(statuses: list[str], *, planned: int | None = None, per_family: int = 1) -> Analysis:
+def analysis(statuses: list[str], *, planned: int | None = None, per_family: int = 1, **plan: Any) -> Analysis:
     outcomes = [
         outcome(n, status, family=f"f-{n // per_family:03d}" if per_family > 1 else None)
         for n, status in enumerate(statuses)
     ]
     count = len(statuses) if planned is None else planned
-    return analyse_outcomes(outcomes, planned={"a": count}, stages=["done"])
+    return analyse_outcomes(outcomes, planned={"a": count}, stages=["done"], **plan)
 
 
 def judge(found: Analysis, rate: float, *blockers: str) -> Claim:
@@ -78,8 +80,64 @@ def test_a_rule_about_an_unknown_arm_is_refused() -> None:
 
 
 def test_an_errored_episode_makes_a_claim_ineligible_for_missing_data() -> None:
-    claim = judge(analysis(["PASS"] * 80 + ["ERROR"]), 0.5)
+    for rule in ("void", "bounds"):
+        claim = judge(analysis(["PASS"] * 80 + ["ERROR"], errors_rule=rule), 0.5)
+        assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == ("missing_data",)
+
+
+def on_the_lower_bound(found: Analysis, rate: float) -> Claim:
+    rule = ThresholdClaim(name="x", kind="threshold_rate", arm="a", rate=rate, errors="lower_bound")
+    return judge_claims(found, [rule], ())[0]
+
+
+@pytest.mark.parametrize("denominator", ["measured", "valid", "initiated"])
+def test_a_rule_on_the_lower_bound_counts_every_error_as_not_passed(denominator: str) -> None:
+    found = analysis(["PASS"] * 60 + ["FAIL"] * 4 + ["ERROR"] * 4, denominator=denominator)
+    claim = on_the_lower_bound(found, 0.75)
+    assert claim.numbers["lower_bound"] == clopper_pearson_interval(60, 68, side="lower").low
+    assert (claim.numbers["k"], claim.numbers["n"], claim.numbers["errored"]) == (60, 68, 4)
+    assert claim.verdict is Verdict.SUPPORTED and "4 of them errored and count as not passed" in claim.sentence
+    assert on_the_lower_bound(found, 0.8).verdict is Verdict.NOT_SUPPORTED
+
+
+def test_a_rule_on_the_lower_bound_over_families_counts_every_error_as_not_passed() -> None:
+    statuses = (["PASS"] * 3 + ["ERROR"]) * 12
+    bounds = {
+        denominator: on_the_lower_bound(analysis(statuses, per_family=4, denominator=denominator), 0.5)
+        for denominator in ("measured", "valid")
+    }
+    assert {claim.numbers["method"] for claim in bounds.values()} == {"korn_graubard"}
+    assert bounds["valid"].numbers == bounds["measured"].numbers
+    assert 0.4 < bounds["valid"].numbers["lower_bound"] < 0.75
+
+
+def test_where_errors_void_even_a_rule_on_the_lower_bound_is_ineligible() -> None:
+    claim = on_the_lower_bound(analysis(["PASS"] * 80 + ["ERROR"], errors_rule="void"), 0.5)
     assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == ("missing_data",)
+
+
+def test_a_run_that_errored_throughout_is_ineligible_on_the_lower_bound() -> None:
+    claim = on_the_lower_bound(analysis(["ERROR"] * 20), 0.5)
+    assert claim.verdict is Verdict.INELIGIBLE and claim.numbers["lower_bound"] is None
+
+
+@pytest.mark.parametrize(
+    ("code", "fault", "where"),
+    [
+        ("systematic_error", "policy_exception", range(3)),
+        ("identity_changed", "identity_changed", range(50, 51)),
+        ("inputs_changed", "inputs_changed", range(80)),
+    ],
+)
+def test_what_ended_the_arm_as_a_whole_is_the_reason_of_its_claim(code: str, fault: str, where: range) -> None:
+    outcomes = [
+        replace(outcome(n, "FAIL"), reason=fault, termination="fault", control_steps=0)
+        if n in where
+        else outcome(n, "PASS")
+        for n in range(80)
+    ]
+    claim = judge(analyse_outcomes(outcomes, planned={"a": 80}, stages=["done"]), 0.5)
+    assert claim.verdict is Verdict.INELIGIBLE and claim.reasons == (code,)
     assert claim.numbers["lower_bound"] is None
 
 

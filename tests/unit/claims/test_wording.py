@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from trialplate.claims import wording
-from trialplate.errors import HARNESS_FAULTS, POLICY_FAULTS
+from trialplate.errors import CONTRACT_FAULTS, HARNESS_FAULTS, POLICY_FAULTS
 
 FORBIDDEN = ("best", "significant", "proves", "equal", "outperforms", "better")
 
@@ -33,7 +33,7 @@ def test_no_sentence_contains_a_word_that_only_a_verdict_could_license(word: str
 
 
 def test_every_fault_code_has_a_meaning() -> None:
-    assert set(POLICY_FAULTS) | set(HARNESS_FAULTS) <= set(wording.OUTCOME_REASONS)
+    assert {*POLICY_FAULTS, *CONTRACT_FAULTS, *HARNESS_FAULTS} <= set(wording.OUTCOME_REASONS)
 
 
 def test_every_template_takes_named_values_only() -> None:
@@ -84,7 +84,7 @@ def test_differences_have_a_sign_and_tiny_p_values_are_never_zero() -> None:
 def test_a_threshold_sentence_says_only_what_its_verdict_licenses() -> None:
     numbers = {
         "arm": "a", "k": 58, "n": 68, "rate": 0.9, "confidence": 0.95, "lower_bound": 0.7647,
-        "method": "clopper_pearson",
+        "method": "clopper_pearson", "errored": 0,
     }  # fmt: skip
     supported = wording.threshold_sentence("supported", numbers, ())
     refused = wording.threshold_sentence("not_supported", numbers, ("lower_bound",))
@@ -92,3 +92,5 @@ def test_a_threshold_sentence_says_only_what_its_verdict_licenses() -> None:
     assert supported.startswith("Supported: a passed 58 of 68.") and "at least 90\u00a0%" in supported
     assert "76.4\u00a0%" in refused and "does not show that the rate is lower" in refused
     assert "passed" not in ineligible and "(integrity)" in ineligible
+    assert "errored" not in supported + ineligible
+    assert "3 of them errored" in wording.threshold_sentence("supported", numbers | {"errored": 3}, ())

@@ -21,11 +21,12 @@ def row_of(trace: Trace | None, *, termination: str = "step_limit", **changes: A
         "trial_id": "000000", "ordinal": 0, "attempt": 0, "arm": "a", "scenario": "pp-001", "family": "pp-001",
         "domain": "nominal", "variant": "standard_objects", "repeat": 0, "env_seed": 7, "termination": termination,
         "fault_code": None, "fault_message": None, "control_steps": trace.steps if trace else 0, "calls": 1,
-        "rows_proposed": 1, "rows_executed": 1, "rows_dropped": 0,
+        "rows_proposed": 1, "rows_executed": 1, "rows_dropped": 0, "rows_discarded": 0, "calls_rejected": 0,
+        "short_chunks": 0, "usage": None, "usage_reason": "not_metered", "echo": "harness",
         "initial_state_sha256": trace.state_sha256[0] if trace else None,
         "applied_scene_sha256": "b" * 64, "scenario_sha256": "c" * 64, "registration_sha256": "d" * 64,
         "actions_sha256": array_digest(trace.action) if trace and trace.steps else None,
-        "trace": reference,
+        "trace": reference, "exchange": None,
     }  # fmt: skip
     return Row(**(values | changes))
 

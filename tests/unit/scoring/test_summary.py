@@ -36,15 +36,80 @@ def test_a_complete_arm_has_its_rate_with_both_intervals() -> None:
     assert arm.rate.exact_low == pytest.approx(0.7081573109, abs=1e-9)
 
 
-def test_one_errored_episode_takes_the_rate_away_and_keeps_the_counts() -> None:
-    arm = analyse([*arm_of(9, 0), outcome("a", 50, "ERROR")]).arms[0]
+def test_one_errored_episode_takes_the_rate_away_where_that_is_the_rule_and_keeps_the_counts() -> None:
+    arm = analyse([*arm_of(9, 0), outcome("a", 50, "ERROR")], errors_rule="void").arms[0]
     assert arm.state == "ERROR" and arm.state_reasons == ("errored_episodes",)
     assert arm.rate.rate is None and arm.rate.reason == "artifact_error" and arm.rate.k == 9
-    assert arm.counts.errored == 1 and arm.counts.initiated == 10 and arm.counts.valid == 10
+    assert arm.counts.errored == 1 and arm.counts.initiated == 10
+    assert (arm.counts.measured, arm.counts.valid) == (10, 9)
+    assert [rate.rate for rate in arm.other_rates] == [None]
     assert arm.macro.rate is None and arm.macro.reason == "artifact_error"
     assert arm.funnel.passed[-1] == 9 and set(arm.funnel.rates) == {None}
     assert all(part.rate.rate is None for part in (*arm.domains, *arm.variants))
     assert (arm.bounds.error_low, arm.bounds.error_high) == (0.9, 1.0)
+
+
+def test_ten_attempts_with_three_errors_have_both_rates_and_their_bounds() -> None:
+    outcomes = [*arm_of(5, 2), *(outcome("a", 20 + n, "ERROR") for n in range(3))]
+    arm = analyse(outcomes).arms[0]
+    assert arm.state == "COMPLETE" and arm.state_reasons == ()
+    assert (arm.counts.measured, arm.counts.valid, arm.counts.errored, arm.counts.n) == (10, 7, 3, 10)
+    assert (arm.rate.denominator, arm.rate.rate) == ("measured", 0.5)
+    (other,) = arm.other_rates
+    assert (other.denominator, other.k, other.n) == ("valid", 5, 7) and other.rate == pytest.approx(0.7143, abs=5e-5)
+    assert (arm.bounds.error_low, arm.bounds.error_high) == (0.5, 0.8)
+    registered = analyse(outcomes, denominator="valid").arms[0]
+    assert registered.rate == other and registered.other_rates == (arm.rate,)
+    assert [rate.denominator for rate in analyse(outcomes, denominator="initiated").arms[0].other_rates] == [
+        "measured",
+        "valid",
+    ]
+
+
+def fault(number: int, code: str = "policy_exception", *, steps: int = 0, status: str = "FAIL") -> Outcome:
+    return outcome("a", number, status, reason=code, termination="fault", control_steps=steps)
+
+
+def test_three_first_trials_with_the_same_early_fault_leave_no_rate_but_every_count() -> None:
+    outcomes = [*(fault(n) for n in range(3)), *arm_of(4, 1, first=3)]
+    arm = analyse(outcomes).arms[0]
+    assert arm.state == "ERROR" and arm.state_reasons == ("systematic_error",)
+    assert arm.rate.rate is None and arm.rate.reason == "systematic_error" and arm.macro.reason == "systematic_error"
+    assert (arm.counts.passed, arm.counts.failed) == (4, 4) and arm.reasons["policy_exception"] == 3
+    assert analyse(outcomes, tested=["b"]).arms[0].state == "COMPLETE"  # a control may fail on purpose
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [fault(0), fault(1)],
+        [fault(0), fault(1), fault(2, "policy_timeout")],
+        [fault(0), fault(1), fault(2, steps=1)],
+        [fault(0, "transport_lost", status="ERROR") for _ in range(1)]
+        + [fault(n, "transport_lost", status="ERROR") for n in (1, 2)],
+        [outcome("a", n, "FAIL", reason="policy_exception", control_steps=0) for n in range(3)],
+    ],
+    ids=["two trials", "two codes", "one step", "the wire", "no fault"],
+)
+def test_anything_less_is_no_systematic_error(first: list[Outcome]) -> None:
+    late = arm_of(3, 0, first=len(first))
+    assert "systematic_error" not in analyse([*late, *first]).arms[0].state_reasons
+
+
+@pytest.mark.parametrize("code", ["identity_changed", "inputs_changed"])
+def test_an_arm_that_became_another_one_has_no_rate_whatever_it_scored(code: str) -> None:
+    arm = analyse([*arm_of(8, 1), fault(20, code, steps=30, status="ERROR")]).arms[0]
+    assert arm.state_reasons == (code,) and arm.rate.reason == code and arm.rate.rate is None
+    assert arm.counts.passed == 8 and arm.other_rates[0].reason == code
+    assert all(part.rate.reason == code for part in arm.domains)
+
+
+def test_a_family_with_errors_only_keeps_its_place_in_what_was_measured() -> None:
+    outcomes = [outcome("a", n, "PASS", family=f"f-{n // 2}", repeat=n % 2) for n in range(20)]
+    outcomes += [outcome("a", 20 + n, "ERROR", family="f-error", repeat=n) for n in range(2)]
+    families = analyse(outcomes, denominator="valid").arms[0].families
+    assert families.counts["f-error"] == (0, 0) and families.measured == {"f-error": 2}
+    assert analyse(outcomes).arms[0].families.measured == {}
 
 
 def test_a_missing_trial_takes_the_rate_away() -> None:
@@ -128,9 +193,12 @@ def test_an_unregistered_comparison_is_not_made() -> None:
 
 
 def test_a_comparison_with_an_errored_arm_has_no_estimate() -> None:
-    found = pair(["PASS"] * 4, ["PASS", "PASS", "FAIL", "ERROR"]).comparisons[0]
+    statuses = ["PASS"] * 4, ["PASS", "PASS", "FAIL", "ERROR"]
+    found = pair(*statuses, errors_rule="void").comparisons[0]
     assert found.reason == "artifact_error" and found.difference is None and found.p_value is None
     assert (found.pairs, found.unmatched) == (3, 1)
+    bounded = pair(*statuses, errors_rule="bounds").comparisons[0]
+    assert bounded.reason is None and (bounded.pairs, bounded.unmatched) == (3, 1)
 
 
 def test_an_excluded_partner_leaves_its_trial_unmatched() -> None:
@@ -180,14 +248,14 @@ def test_outcomes_of_another_chain_are_refused() -> None:
 statuses = st.lists(st.sampled_from(["PASS", "FAIL", "ERROR", "EXCLUDED"]), max_size=30)
 
 
-@given(statuses, statuses, st.randoms(use_true_random=False))
+@given(statuses, statuses, st.sampled_from(["void", "bounds"]), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_document_is_canonical_and_independent_of_the_order_of_outcomes(
-    a: list[str], b: list[str], shuffler: random.Random
+    a: list[str], b: list[str], rule: str, shuffler: random.Random
 ) -> None:
     outcomes = [outcome("a", n, s, stages_passed=n % 6, domain=f"d{n % 3}") for n, s in enumerate(a)]
     outcomes += [outcome("b", n, s, domain=f"d{n % 3}") for n, s in enumerate(b)]
-    plan: dict[str, Any] = {"planned": {"a": len(a), "b": len(b)}, "comparisons": [("a", "b")]}
+    plan: dict[str, Any] = {"planned": {"a": len(a), "b": len(b)}, "comparisons": [("a", "b")], "errors_rule": rule}
     document = analyse(outcomes, **plan).document()
     assert parse_strict(canonical_json(document)) == document
     shuffled = list(outcomes)
