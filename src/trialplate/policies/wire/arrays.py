@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,13 @@ FORM_KEYS = ("__ndarray__", "dtype", "shape", "data")
 
 @dataclass(frozen=True, slots=True)
 class PngPicture:
-    """A picture (H, W, 3) or (H, W) uint8 that the JSON writer sends as PNG; the binary dialects send it raw."""
+    """A picture uint8 that the JSON writer sends as PNG; the binary dialects send ``pixels`` raw, as they are.
+
+    A PNG holds (H, W, 3) or (H, W): of a ``chw`` picture the axes are exchanged for it.
+    """
 
     pixels: NDArray[np.uint8]
+    layout: Literal["hwc", "chw"] = "hwc"
 
 
 def malformed(message: str) -> ContractFault:

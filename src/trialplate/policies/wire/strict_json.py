@@ -117,13 +117,9 @@ def png_of(pixels: NDArray[np.uint8]) -> bytes:
 
 def _form(value: Any) -> Any:
     if isinstance(value, PngPicture):
-        data = png_of(value.pixels)
-        return {
-            "encoding": "png",
-            "dtype": "|u1",
-            "shape": list(value.pixels.shape),
-            "data_b64": base64.b64encode(data).decode("ascii"),
-        }
+        pixels = value.pixels if value.layout == "hwc" else value.pixels.transpose(1, 2, 0)
+        data = base64.b64encode(png_of(pixels)).decode("ascii")
+        return {"encoding": "png", "dtype": "|u1", "shape": list(pixels.shape), "data_b64": data}
     if isinstance(value, np.ndarray):
         array = sendable(value)
         return {
