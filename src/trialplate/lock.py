@@ -147,7 +147,7 @@ def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path, described: Describ
     here = arm.scheme in ("control", "python")
     source = fingerprint.policy_source(reference, base=base) if here else None
     weights = fingerprint.checkpoint(arm.weights, base=base)
-    registration = _registration(described, source=source, weights=weights, control=control)
+    registration = _registration(described, source=source, options=arm.options, weights=weights, control=control)
     body = {
         "name": arm.name,
         "policy": arm.policy,
@@ -175,8 +175,8 @@ def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path, described: Describ
 
 
 def _registration(
-    described: Described, *, source: Mapping[str, Any] | None, weights: Sequence[Mapping[str, Any]],
-    control: Control | None,
+    described: Described, *, source: Mapping[str, Any] | None, options: Mapping[str, Any],
+    weights: Sequence[Mapping[str, Any]], control: Control | None,
 ) -> Registration:  # fmt: skip
     """Return the identity of an arm: found out here, or as it was told, with the adapters that stand before it."""
     if described.registration is not None:
@@ -185,7 +185,8 @@ def _registration(
     found: dict[str, Any] = {
         "kind": "diagnostic" if control is not None else "fixed_program" if not weights else "model",
         "policy_source": {
-            "module": source["module"],
+            "module": f"{source['module']}:{source['attribute']}",
+            "options": dict(options),
             "sha256": source["source_sha256"],
             "git_revision": source["git_revision"],
             "dirty": source["dirty"],

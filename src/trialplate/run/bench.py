@@ -202,17 +202,10 @@ def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: Harnes
         rows_proposed=0,
         rows_executed=0,
         rows_dropped=0,
-        rows_discarded=0,
-        calls_rejected=0,
-        short_chunks=0,
-        usage=None,
-        usage_reason="unavailable",
-        echo=None,
         initial_state_sha256=None,
         applied_scene_sha256=None,
         actions_sha256=None,
         trace=None,
-        exchange=None,
     )
 
 

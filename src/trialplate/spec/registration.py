@@ -62,9 +62,13 @@ class AdapterIdentity(Frozen):
 
 
 class SourceIdentity(Part):
-    """The code of a policy. ``git_revision`` and ``dirty`` are null where it is no checkout."""
+    """The code of a policy. ``git_revision`` and ``dirty`` are null where it is no checkout.
+
+    ``module``: ``module:attribute`` or a file and attribute. ``options``: what the factory was called with.
+    """
 
     module: Text
+    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     version: Text | None = None
     sha256: Digest
     git_revision: str | None = None
@@ -97,12 +101,12 @@ class Registration(Frozen):
     checkpoint_reason: Reason | None = None
     normalization: NormalizationIdentity | None = None
     normalization_reason: Reason | None = None
-    adapters: tuple[AdapterIdentity, ...] = ()
+    adapters: Annotated[tuple[AdapterIdentity, ...], Field(strict=False)] = ()
     policy_source: SourceIdentity | None = None
     policy_source_reason: Reason | None = None
     preprocess_sha256: Digest | None = None
     preprocess_sha256_reason: Reason | None = None
-    roles: tuple[Role, ...] = ()
+    roles: Annotated[tuple[Role, ...], Field(strict=False)] = ()
 
     @model_validator(mode="before")
     @classmethod

@@ -122,12 +122,13 @@ def test_how_durable_a_run_was_is_recorded(writer: CampaignWriter) -> None:
         ({"trial_id": "0", "ordinal": 0, "arm": "careful"}, "row_unplanned"),
         ({"trial_id": "000000", "ordinal": 1, "arm": "careful"}, "row_unplanned"),
         ({"trial_id": "000000", "ordinal": 0, "arm": "hasty"}, "row_unplanned"),
-        ({"trial_id": "000001", "ordinal": 1, "arm": "hasty"}, "row_order"),
+        ({"trial_id": "000002", "ordinal": 2, "arm": "careful"}, "row_order"),
+        ({"trial_id": "000003", "ordinal": 3, "arm": "hasty"}, "row_order"),
         ({"trial_id": "000000", "ordinal": 0, "arm": "careful", "attempt": 1}, "attempt_repeated"),
         ({"trial_id": "000000", "ordinal": False, "arm": "careful"}, "schema_mismatch"),
     ],
 )
-def test_only_the_next_planned_trial_may_start(writer: CampaignWriter, start: dict[str, Any], code: str) -> None:
+def test_only_the_next_planned_trial_of_an_arm_may_start(writer: CampaignWriter, start: dict[str, Any], code: str) -> None:
     before = len(writer.records)
     assert _code(UsageError, lambda: writer.start_attempt(start.pop("trial_id"), **start)) == code
     assert len(writer.records) == before
