@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,32 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class ProbeableEnvironment(Environment, Protocol):
+    """A world that can be put into known states, so that what it sends can be held against what it declares.
+
+    Not every world has this second interface; one without it is reported as not probed, never as right. All three are
+    called after a reset; what they set is seen from the next ``sense`` on, until the next reset. Each returns the
+    names of the channels that must now show it.
+    """
+
+    def pose_for_probe(self, wxyz: tuple[float, float, float, float]) -> tuple[str, ...]:
+        """Turn the hand to an orientation, a unit quaternion in the frame that its channel declares."""
+        ...
+
+    def gripper_for_probe(self, opening: Literal["closed", "open"]) -> tuple[str, ...]:
+        """Close or open the gripper fully."""
+        ...
+
+    def colour_card(self, corners: Mapping[str, tuple[int, int, int]]) -> tuple[str, ...]:
+        """Fill each camera's view with a card in four colours (red, green, blue).
+
+        ``corners``: ``top_left``, ``top_right``, ``bottom_left``, ``bottom_right`` as somebody behind the camera
+        sees them; each reaches from its corner at least a quarter of the way along both edges.
+        """
+        ...
+
+
+@runtime_checkable
 class Policy(Protocol):
     """An arm under test."""
 
@@ -174,6 +200,15 @@ class Actor(Protocol):
 
     def close(self) -> None:
         """Release connection, process or object."""
+        ...
+
+
+@runtime_checkable
+class WitnessActor(Actor, Protocol):
+    """An actor that sees more than decisions: answers that came too late, under a wrong number, or as a link."""
+
+    def drain_events(self) -> tuple[Event, ...]:
+        """Return and forget what it saw since the last call; asked after ``end``."""
         ...
 
 
