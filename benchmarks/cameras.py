@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from trialplate.interfaces import Scenario
 from trialplate.registry import load_suite
-from trialplate.run.loop import seen
+from trialplate.run.frames import frames_digest
 from trialplate.suites.pick_place.oracle import CHUNK_ROWS
 from trialplate.suites.pick_place.scene_spec import Scene, read_scene
 from trialplate.suites.pick_place.settings import suite_settings
@@ -74,7 +74,7 @@ def harness_over_renderer(environment: PickPlace, poses: list[mujoco.MjData], *,
         for pose in poses:
             mujoco.mj_copyData(live, model, pose)
             sensed = environment.sense(CAMERAS, proprio=())
-            seen(sensed)
+            frames_digest(sensed.images)
             pictures += sensed.images.values()
         return pictures
 

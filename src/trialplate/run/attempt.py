@@ -13,6 +13,7 @@ from trialplate.errors import TrialplateError
 from trialplate.interfaces import Actor, ResetEvidence, Scenario, Suite
 from trialplate.policies.adapters import AdapterChain
 from trialplate.record import Ack, EpisodeInfo, Event, PolicyDecision, Usage
+from trialplate.run.frames import FrameHasher
 from trialplate.run.recorder import Recorder
 from trialplate.spec.channels import ActionSpec, ObservationSpec
 from trialplate.store.exchanges import ExchangeWriter
@@ -86,6 +87,7 @@ class Attempt:
 
     recorder: Recorder
     exchanges: ExchangeWriter
+    hasher: FrameHasher
     executed: deque[NDArray[np.float64]]
     replan_interval: int
     evidence: ResetEvidence | None = None
@@ -109,6 +111,7 @@ class Attempt:
         return cls(
             Recorder(setting.suite.columns, action_dim=setting.suite.action.dim, max_steps=setting.limits.max_steps),
             ExchangeWriter(detailed=setting.recording == "detailed"),
+            FrameHasher(),
             deque(maxlen=history),
             setting.limits.replan_interval,
         )

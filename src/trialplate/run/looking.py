@@ -12,24 +12,23 @@ from numpy.typing import NDArray
 from trialplate.interfaces import Environment
 from trialplate.record import Ack, Exchange, History, Issue, Observation, Remaining
 from trialplate.run.attempt import Answer, Attempt, Seat, Setting
-from trialplate.run.frames import frames_digest
+from trialplate.run.frames import PendingDigest, frozen
 from trialplate.run.health import check_frames
 
 Images = Mapping[str, NDArray[np.uint8]]
 
 
 class Looking:
-    """The looks of one attempt. ``shown`` is the present observation, ``frames_sha256`` the digest of its pictures."""
+    """The looks of one attempt. ``shown`` is the present observation; nobody can write into what it shows."""
 
     shown: Observation
-    frames_sha256: str | None
+    _digest: PendingDigest
 
     def __init__(self, attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> None:
         self._attempt, self._seat, self._environment, self._setting = attempt, seat, environment, setting
         history = seat.expects.history
         self._frames: deque[Images] = deque(maxlen=history.frames if history else 0)
         self._present: tuple[str, Images, Mapping[str, NDArray[np.float64]], History | None] | None = None
-        self._kept: Images = {}
 
     def look(self, *, issue: Issue | None) -> Observation:
         """Return the next observation: a new look, or the one before with another call index and its issue."""
@@ -62,10 +61,17 @@ class Looking:
             self._frames.append(self._present[1])
             self._present = None
 
+    @property
+    def frames_sha256(self) -> str | None:
+        """Digest of the pictures that are shown; it was begun when they were, and is waited for here."""
+        return self._digest.result()
+
     def exchange(self, answer: Answer, ack: Ack) -> Exchange:
         """Return the record of one call."""
+        detailed = self._setting.recording == "detailed"
         return Exchange(
-            self.shown, answer.kind(ack), answer.sent, answer.reply, ack, self.frames_sha256, self._kept
+            self.shown, answer.kind(ack), answer.sent, answer.reply, ack, self.frames_sha256,
+            self.shown.images if detailed else {},
         )  # fmt: skip
 
     def _new_look(self) -> tuple[str, Images, Mapping[str, NDArray[np.float64]], History | None]:
@@ -77,9 +83,9 @@ class Looking:
             images, proprio = seat.adapters.observe(images, proprio)
             images = {name: images[name] for name in seat.expects.camera_names}
             proprio = {name: proprio[name] for name in seat.expects.proprio_names}
-        self.frames_sha256 = frames_digest(images)  # before the arm could write into what it is shown
-        detailed = self._setting.recording == "detailed"
-        self._kept = {name: image.copy() for name, image in images.items()} if detailed else {}
+        images = {name: frozen(image) for name, image in images.items()}
+        proprio = {name: frozen(values) for name, values in proprio.items()}
+        self._digest = self._attempt.hasher.start(images)
         return secrets.token_hex(16), images, proprio, self._history(images)
 
     def _history(self, images: Images) -> History | None:

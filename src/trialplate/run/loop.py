@@ -47,6 +47,17 @@ def run_attempt(seat: Seat, environment: Environment, setting: Setting) -> Attem
     """Run one attempt. Faults do not escape: they are recorded with their blame; interrupts do."""
     attempt = Attempt.begin(setting)
     try:
+        _run(attempt, seat, environment, setting)
+    except BaseException:
+        attempt.exchanges.close()
+        raise
+    finally:
+        attempt.hasher.close()
+    return attempt
+
+
+def _run(attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> None:
+    try:
         attempt.evidence = _reset(attempt, seat, environment, setting)
         attempt.termination = _control(attempt, seat, environment, setting)
     except (PolicyFault, ContractFault, HarnessFault) as fault:
@@ -59,7 +70,6 @@ def run_attempt(seat: Seat, environment: Environment, setting: Setting) -> Attem
     with suppress(PolicyFault, ContractFault, HarnessFault):  # the attempt is over: what it is worth stands
         seat.actor.end(END_REASONS[attempt.termination])
     attempt.events += environment.drain_events()
-    return attempt
 
 
 def _reset(attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> ResetEvidence:
