@@ -9,6 +9,7 @@ nobody's identity and is no sandbox. Source: policy contract, section 4.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, sleep
@@ -31,11 +32,14 @@ from trialplate.policies.mailbox_messages import observation_files, spec_documen
 from trialplate.policies.messages import parse_decision
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.wire import strict_json
-from trialplate.record import Ack, EndReason, EpisodeInfo, Measurement, Observation, PolicyDecision
+from trialplate.record import Ack, EndReason, EpisodeInfo, Event, Measurement, Observation, PolicyDecision
 
 POLL_S = 0.05
 MOST_STRANGERS = 8
 """Answers under wrong numbers that are recorded one by one at a look; of more only the count is."""
+STRANGER_BYTES = 1024 * 1024
+"""As much of an answer that is not executed is read, to record its digest."""
+MOST_EVENTS = 256
 
 Announce = Callable[[str, Path], Mapping[str, str]]
 
@@ -53,7 +57,9 @@ class _Open:
     consumed: set[int] = field(default_factory=set)
     known: set[Identity] = field(default_factory=set)
     due: int | None = None
+    step: int = 0
     overdue: bool = False
+    seen: int = 0
 
 
 class MailboxActor:
@@ -75,18 +81,23 @@ class MailboxActor:
         self._root, self._setting, self._announce = root, setting, announce
         self._clock, self._pause = clock, pause
         self._open: _Open | None = None
-        self._past: list[tuple[str, Path, Set[int], set[Identity]]] = []
-        self._remarks: list[dict[str, Any]] = []
+        self._past: list[_Open] = []
+        self._events: list[Event] = []
 
     def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
         """Make the mailbox of an episode. Raises HarnessFault when its name is taken or its disk fails."""
         self._put_away()
+        for before in self._past[-1:]:
+            self._look_back(before)
         box = _Open(episode.episode, MailboxFolder.create(self._root, episode.episode))
         self._open = box
         box.folder.publish({SPEC: strict_json.dumps(spec_document(self._setting, episode))})
-        told = self._announce(episode.episode, box.folder.path)
+        try:
+            told = self._announce(episode.episode, box.folder.path)
+        except OSError as error:
+            raise HarnessFault(f"nobody can be told of the mailbox: {error}", code="connect_failed") from error
         if told:
-            self._remark("actor_instructions", **told)
+            self._see("actor_instructions", box, **told)
 
     def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
         """Put an observation there and wait for its answer.
@@ -97,7 +108,8 @@ class MailboxActor:
         """
         box, budgets, due = self._opened(), self._setting.budgets, observation.call_index
         limit_s = budgets.call_timeout_s if due else budgets.first_call_timeout_s
-        deadline_s, box.due = self._clock() + limit_s, due
+        deadline_s = self._clock() + limit_s
+        box.due, box.step = due, observation.step_index
         early = self._record_strangers(box, "wrong_index", due=None)
         document, pictures = observation_files(observation, self._setting.observation)
         box.folder.publish(pictures, into=OBSERVATIONS)
@@ -111,7 +123,7 @@ class MailboxActor:
             looks += 1
             taken = self._look(box, due)
             if taken is not None:
-                return self._decision(taken, observation, looks)
+                return self._decision(box, taken, observation, looks)
             self._pause(min(POLL_S, left_s))
         box.overdue = True
         others = box.folder.other_names()
@@ -142,20 +154,18 @@ class MailboxActor:
     def close(self) -> None:
         """Give the open mailbox back, and look once more at those before it."""
         self._put_away()
-        for episode, path, consumed, known in self._past:
-            if path.is_dir():
-                self._look_back(episode, path, consumed, known)
+        for box in self._past:
+            self._look_back(box)
         self._past.clear()
 
-    def drain_remarks(self) -> tuple[dict[str, Any], ...]:
-        """Return and forget what was seen since the last call and is part of no decision, each with its ``kind``.
+    def drain_events(self) -> tuple[Event, ...]:
+        """Return and forget what was seen since the last call and is part of no decision; the detail is JSON.
 
         ``late_response``: an answer that came after the deadline or the end; ``wrong_index``: one under a number that
         was not due; ``response_refused``: one that is no decision; ``actor_instructions``: what the actor was told.
-        Every remark names its ``episode``.
         """
-        remarks, self._remarks = tuple(self._remarks), []
-        return remarks
+        events, self._events = tuple(self._events), []
+        return events
 
     def _opened(self) -> _Open:
         if self._open is None:
@@ -175,19 +185,19 @@ class MailboxActor:
             raise _refused(f"{ANSWERS}/{wrong} was written while {answer_name(due)} was due: it is not executed")
         return None
 
-    def _decision(self, taken: Taken, observation: Observation, looks: int) -> PolicyDecision:
+    def _decision(self, box: _Open, taken: Taken, observation: Observation, looks: int) -> PolicyDecision:
         limit_bytes = self._setting.budgets.max_message_bytes
         try:
             if taken.refusal:
-                raise _refused(f"{ANSWERS}/{taken.name} is {taken.refusal}: it is not read. Write a plain file.")
+                raise _refused(f"{ANSWERS}/{taken.name} is {taken.refusal}: it is not read", rule="a plain file")
             if taken.data is None:
                 raise too_large(taken, limit_bytes)
             message = strict_json.loads(taken.data, max_bytes=limit_bytes)
             if isinstance(message, dict) and message.get("type") == "error":  # it could name a fault of ours
-                raise _refused(f"{ANSWERS}/{taken.name} is an error message, expected a decision")
+                raise _refused(f"{ANSWERS}/{taken.name} is an error message", rule="a decision")
             decision = parse_decision(message, expected=observation)
         except (PolicyFault, ContractFault) as fault:
-            self._remark("response_refused", **_facts(taken), code=fault.code)
+            self._see("response_refused", box, **_facts(taken), code=fault.code)
             raise
         remarks: dict[str, Any] = {
             **decision.remarks,
@@ -204,9 +214,9 @@ class MailboxActor:
         expected = {*box.consumed, *(() if due is None else (due,))}
         found = self._strangers(box.folder, expected, box.known)
         for taken in found[:MOST_STRANGERS]:
-            self._remark(kind, **_facts(taken), due=box.due)
+            self._see(kind, box, **_facts(taken), due=box.due)
         if len(found) > MOST_STRANGERS:
-            self._remark(kind, more=len(found) - MOST_STRANGERS, due=box.due)
+            self._see(kind, box, more=len(found) - MOST_STRANGERS, due=box.due)
         return found[0].name if found else None
 
     def _strangers(self, folder: MailboxFolder, expected: Set[int], known: set[Identity]) -> list[Taken]:
@@ -216,8 +226,7 @@ class MailboxActor:
             identity = folder.identity(name)
             if index in expected or identity is None or identity in known:
                 continue
-            limit_bytes = self._setting.budgets.max_message_bytes if len(found) < MOST_STRANGERS else 0
-            taken = folder.take(name, limit_bytes=limit_bytes)
+            taken = folder.take(name, limit_bytes=STRANGER_BYTES if len(found) < MOST_STRANGERS else 0)
             if taken is not None:
                 known.add(taken.identity)
                 found.append(taken)
@@ -226,25 +235,24 @@ class MailboxActor:
     def _put_away(self) -> None:
         box, self._open = self._open, None
         if box is not None:
-            self._past.append((box.episode, box.folder.path, box.consumed, box.known))
             box.folder.close()
+            self._past.append(box)
 
-    def _look_back(self, episode: str, path: Path, consumed: Set[int], known: set[Identity]) -> None:
-        try:
-            folder = MailboxFolder(path)
-        except HarnessFault:
-            return  # it was taken away after its episode, which is nobody's fault
-        try:
-            for taken in self._strangers(folder, consumed, known)[:MOST_STRANGERS]:
-                self._remarks.append({"kind": "late_response", "episode": episode, **_facts(taken), "due": None})
-        except (HarnessFault, PolicyFault):
-            return
-        finally:
-            folder.close()
+    def _look_back(self, box: _Open) -> None:
+        """Record what came into a mailbox after its episode; one that was taken away since is nobody's fault."""
+        with suppress(HarnessFault, PolicyFault):
+            box.folder = MailboxFolder(box.folder.path)
+            try:
+                self._record_strangers(box, "late_response", due=None)
+            finally:
+                box.folder.close()
 
-    def _remark(self, kind: str, **facts: Any) -> None:
-        assert self._open is not None
-        self._remarks.append({"kind": kind, "episode": self._open.episode, **facts})
+    def _see(self, kind: str, box: _Open, **facts: Any) -> None:
+        """Record something, up to ``MOST_EVENTS`` for an episode; an actor cannot fill the evidence with files."""
+        box.seen += 1
+        if box.seen <= MOST_EVENTS:
+            detail = strict_json.dumps({"episode": box.episode, **facts}).decode("utf-8")
+            self._events.append(Event(box.step, kind, detail))
 
 
 def _facts(taken: Taken) -> dict[str, Any]:
@@ -267,5 +275,5 @@ def _claimed(decision: PolicyDecision) -> dict[str, Any]:
     }
 
 
-def _refused(message: str) -> PolicyFault:
-    return PolicyFault(message, code="invalid_response_schema", rule="one answer under the number of the observation")
+def _refused(message: str, *, rule: str = "one answer, under the number of the observation") -> PolicyFault:
+    return PolicyFault(message, code="invalid_response_schema", rule=rule)

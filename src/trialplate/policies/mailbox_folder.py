@@ -23,6 +23,7 @@ SPEC, DONE, OBSERVATIONS, ANSWERS = "spec.json", "done.json", "obs", "act"
 MAX_NAMES = 100_000
 """An actor whose folder of answers holds more names is refused: looking through them would cost the run its time."""
 
+_OPAQUE = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[0-9]{5,7}\.json")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
@@ -74,7 +75,12 @@ class MailboxFolder:
 
     @classmethod
     def create(cls, root: Path, name: str) -> MailboxFolder:
-        """Make ``root/name``, which must not exist. Raises HarnessFault ``connect_failed`` when it does."""
+        """Make ``root/name``, which must not exist. Raises HarnessFault ``connect_failed`` when it does.
+
+        ``name``: 32 hex digits; an opaque name is never a path.
+        """
+        if _OPAQUE.fullmatch(name) is None:
+            raise HarnessFault(f"a mailbox is named by 32 hex digits, got {name[:60]!r}", code="connect_failed")
         path = root / name
         try:
             root.mkdir(parents=True, exist_ok=True)
