@@ -206,17 +206,22 @@ def test_a_policy_edited_during_the_run_voids_it(toy_protocol: Path, tmp_path: P
 def test_an_arm_that_does_not_fit_is_refused_before_anything_runs(toy_protocol: Path, tmp_path: Path) -> None:
     source = toy_protocol.parent / "mine.py"
     source.write_text(
-        "from trialplate import PolicySpec\nfrom trialplate.testing.toy import Scripted\n"
+        "from trialplate.spec.channels import CameraSpec\n"
+        "from trialplate.testing.toy import ACTION, STANDARD, Scripted\n"
         "class Arm(Scripted):\n"
         "    def spec(self):\n"
-        "        return PolicySpec(proprio=('hnad',), cameras=('front',), action_dim=7, control_hz=10.0)\n",
+        "        front = CameraSpec(name='front', height=8, width=8, layout='hwc', color='rgb', orientation='upright')\n"
+        "        hand = STANDARD.proprio[0].model_copy(update={'name': 'hnad'})\n"
+        "        expects = STANDARD.model_copy(update={'cameras': (front,), 'proprio': (hand,)})\n"
+        "        emits = ACTION.model_copy(update={'control_hz': 10.0})\n"
+        "        return super().spec().model_copy(update={'expects': expects, 'emits': emits})\n",
         encoding="utf-8",
     )
     text = toy_protocol.read_text(encoding="utf-8").replace('policy = "control:scripted"', 'policy = "mine.py:Arm"')
     toy_protocol.write_text(text, encoding="utf-8")
     with pytest.raises(LockError) as caught:
         api.lock(api.load_protocol(toy_protocol), into=tmp_path / "c")
-    for expected in ("'hnad'", "'front'", "7", "10.0"):
+    for expected in ("hnad", "front", "10"):
         assert expected in str(caught.value)
     assert not (tmp_path / "c" / "lock.json").exists()
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trialplate.errors import LockError, PolicyFault, Unavailable
+from pydantic import ValidationError
+
+from trialplate.errors import ContractFault, HarnessFault, LockError, PolicyFault, Unavailable
 from trialplate.interfaces import Actor, Suite
 from trialplate.lock import Described, arm_place
 from trialplate.policies.adapters import AdapterChain
 from trialplate.policies.charging import charged
 from trialplate.policies.in_process import InProcessActor, load_policy
-from trialplate.policies.matching import as_suite, compare, refuse_mismatch
+from trialplate.policies.matching import as_suite, compare, parse_declaration, refuse_mismatch
 from trialplate.policies.setting import ActorSetting
 from trialplate.run.attempt import Seat
 from trialplate.run.interrupt import asked
@@ -48,6 +50,15 @@ def describe_arm(
     arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None = None
 ) -> Described:
     """Hear what an arm declares and who it is. Loads it or connects to it; raises LockError that says what is wrong."""
+    try:
+        return _described(arm, suite, budgets=budgets, base=base, address=address)
+    except (ContractFault, HarnessFault, PolicyFault) as fault:
+        raise LockError(f"arm {arm.name!r}: {fault.message}", code=fault.code) from fault
+
+
+def _described(
+    arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None
+) -> Described:
     reference, profile, _ = arm_place(arm, suite)
     match arm.scheme:
         case "control" | "python":
@@ -76,13 +87,29 @@ def describe_arm(
 
 
 def declared_spec(arm: str, policy: Any) -> PolicySpec:
-    """Return our own copy of what a policy in this process declares. Raises LockError ``policy_spec``."""
+    """Return our own copy of what a policy in this process declares.
+
+    Raises LockError: ``policy_spec`` when ``spec`` raises, ``contract_undeclared`` or ``contract_mismatch`` when what
+    it returns is no whole declaration.
+    """
     try:
-        return charged(
-            lambda: PolicySpec.model_validate_json(json.dumps(policy.spec().model_dump(mode="json"))), doing="spec"
-        )
+        said = charged(lambda: _declaration(policy), doing="spec")
     except PolicyFault as fault:
         raise LockError(f"arm {arm!r}: {fault.message}", code="policy_spec") from None
+    if isinstance(said, list):
+        listed = "".join(f"\n  {line}" for line in said)
+        raise LockError(f"arm {arm!r}: spec() builds no whole declaration:{listed}", code="contract_undeclared")
+    return parse_declaration(said)
+
+
+def _declaration(policy: Any) -> dict[str, Any] | list[str]:
+    """Return the plain form of what a policy declares, or what is wrong with how it builds it."""
+    try:
+        plain: dict[str, Any] = policy.spec().model_dump(mode="json")
+        return plain
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+        return [f"{error.title}.{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults]
 
 
 def _declared_by_operator(arm: ArmChoice, suite: Suite, profile: str) -> PolicySpec:
