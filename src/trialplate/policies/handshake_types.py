@@ -30,7 +30,7 @@ from trialplate.policies.message_types import (
     Text,
     check_reasons,
 )
-from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
+from trialplate.spec.channels import ActionSpec, Name, ObservationSpec, PolicySpec
 from trialplate.spec.registration import Registration
 
 
@@ -72,9 +72,10 @@ class Greeting(Message):
 
 
 class DriverHello(Greeting):
-    """A driver of the service."""
+    """A driver of the service. ``arm``: which one it plays, where the protocol has several that are served."""
 
     role: Literal["driver"]
+    arm: Name | None = None
 
 
 class PolicyHello(Greeting):
@@ -92,11 +93,15 @@ class ServiceHello(Greeting, Terms):
 
 
 class RegisterMessage(Message):
-    """Who the policy is, and what it expects and emits; ``policy_spec`` null when the operator has declared it."""
+    """Who the policy is, and what it expects and emits; ``policy_spec`` null when the operator has declared it.
+
+    ``arm``: which arm it is, where the protocol has several that are served.
+    """
 
     type: Literal["register"]
     registration: Registration
     policy_spec: PolicySpec | None
+    arm: Name | None = None
 
 
 class RegisteredMessage(Message):
@@ -108,11 +113,15 @@ class RegisteredMessage(Message):
 
 
 class EpisodeMessage(Message):
-    """The next planned attempt has started, or none will: then ``reason`` says why."""
+    """The next planned attempt has started, or none will: then ``reason`` says why.
+
+    ``arm``: whose attempt it is, where the protocol has several that are served.
+    """
 
     type: Literal["episode"]
     episode: Opaque | None
     actor: ShortText | None
+    arm: Name | None = None
     reason: Literal["complete", "halted", "aborted"] | None
 
 
@@ -128,20 +137,21 @@ class SpecMessage(Terms):
 
 
 class StatusMessage(Message):
-    """Counts of a run."""
+    """Counts of a run. ``episode``: the one in flight, null when there is none."""
 
     type: Literal["status"]
     state: Literal["waiting", "running", "complete", "halted", "aborted"]
     planned: Count
     initiated: Count
     ended: Count
+    episode: Opaque | None = None
 
 
 class AttemptPart(Reasoned):
-    """One attempt that ended."""
+    """One attempt that ended. ``episode``: null when it was played under an earlier start of the service."""
 
     attempt: ShortText
-    episode: Opaque
+    episode: Opaque | None
     status: Literal["PASS", "FAIL", "ERROR", "EXCLUDED"]
     reason: Literal["terminated", "step_limit", "policy_stop", "error", "aborted"]
     code: ShortText | None

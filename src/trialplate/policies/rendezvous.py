@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
 from trialplate.interfaces import Scenario
@@ -25,6 +26,7 @@ from trialplate.record import Ack, EndReason, EpisodeInfo, Measurement, Observat
 
 Found = TypeVar("Found")
 Reply = Ack | TrialplateError
+Ending = Literal["complete", "halted", "aborted"]
 KEPT_REPLIES = 64
 """How many answers of an episode can be asked for again: the latest."""
 
@@ -51,10 +53,15 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Episode:
-    """The present episode: what lies on the table, the answers that can be asked for again, and how it ended."""
+    """The present episode: what lies on the table, the answers that can be asked for again, and how it ended.
+
+    ``id`` is what a holder knows: random, because whoever has it may act. The run's own name of the episode follows
+    from the lock, so it is never told.
+    """
 
     id: str
     arm: str
+    info: EpisodeInfo
     call: Call | None = None
     calls: int = 0
     replies: OrderedDict[bytes, Reply] = field(default_factory=OrderedDict)
@@ -75,7 +82,8 @@ class Rendezvous:
         self._granted = False
         self._lost_openings = 0
         self._stopped: str | None = None
-        self._complete = False
+        self._ending: Ending | None = None
+        self._ids: dict[str, str] = {}
 
     # -- the run's side --------------------------------------------------------------------------------------------
 
@@ -95,10 +103,10 @@ class Rendezvous:
             self._granted, self._wanted = self._stopped is None, False
             return self._granted
 
-    def no_more(self) -> None:
-        """Tell whoever asks for the next episode that every planned one is done."""
+    def no_more(self, why: Ending) -> None:
+        """Tell whoever asks for the next episode that there is none: all are done, or the run was halted."""
         with self._table:
-            self._complete, self._wanted, self._granted = True, False, False
+            self._ending, self._wanted, self._granted = self._ending or why, False, False
             self._ring()
 
     def stop(self, why: str) -> None:
@@ -111,7 +119,8 @@ class Rendezvous:
         """Announce an episode; the one before is forgotten, and its id with it. Raises HarnessFault when stopped."""
         with self._table:
             self._refuse_stopped()
-            self._episode = Episode(info.episode, arm)
+            self._episode = Episode(secrets.token_hex(16), arm, info)
+            self._ids[info.episode] = self._episode.id
             self._begun += 1
             self._granted = False
             self._ring()
@@ -124,7 +133,7 @@ class Rendezvous:
         """
         with self._table:
             episode = self._present(observation.episode)
-            call = episode.call = Call(observation)
+            call = episode.call = Call(replace(observation, episode=episode.id))
             episode.calls += 1
             self._ring()
             self._table.wait_for(
@@ -147,12 +156,12 @@ class Rendezvous:
         """Take the observation off the table and reply to whoever answered it."""
         with self._table:
             episode = self._episode
-            if episode is None or episode.call is None or episode.id != ack.episode:
+            if episode is None or episode.call is None or episode.info.episode != ack.episode:
                 return
             call, episode.call = episode.call, None
             if call.claimed is not None:
                 fault = call.outcome if isinstance(call.outcome, TrialplateError) else None
-                episode.replies[call.claimed] = fault or ack
+                episode.replies[call.claimed] = fault or replace(ack, episode=episode.id)
                 while len(episode.replies) > KEPT_REPLIES:
                     episode.replies.popitem(last=False)
             self._ring()
@@ -173,14 +182,18 @@ class Rendezvous:
         return self._stopped
 
     @property
-    def complete(self) -> bool:
-        """Whether every planned episode is done."""
-        return self._complete
+    def ending(self) -> Ending | None:
+        """Why no further episode begins, None while one may."""
+        return self._ending
 
     @property
     def present(self) -> Episode | None:
         """The present episode: in flight, or ended and not yet followed by another."""
         return self._episode
+
+    def id_of(self, episode: str) -> str | None:
+        """Return the id under which an episode of this run was played, None when it was not played here."""
+        return self._ids.get(episode)
 
     async def next_episode(self, *, timeout_s: float) -> Episode | None:
         """Ask for the next planned episode and return it once it is announced; None when all are done.
@@ -191,7 +204,7 @@ class Rendezvous:
         with self._table:
             if self._wanted or self._granted or self._in_flight():
                 raise ContractFault("an episode is in flight or asked for", code="out_of_order")
-            self._wanted = not self._complete
+            self._wanted = self._ending is None
             begun, lost = self._begun, self._lost_openings
             self._ring()
 
@@ -200,7 +213,7 @@ class Rendezvous:
                 return lambda: self._episode
             if self._lost_openings > lost:
                 return _raising(HarnessFault("the attempt failed before it began", code="reset_failed"))
-            if self._complete:
+            if self._ending is not None:
                 return lambda: None
             if self._stopped is not None:
                 return _raising(HarnessFault("the service is shutting down", code="interrupted"))
@@ -326,11 +339,11 @@ class Rendezvous:
                 loop.call_soon_threadsafe(_wake, woken)
 
     def _in_flight(self) -> bool:
-        return self._episode is not None and self._episode.ended is None and not self._complete
+        return self._episode is not None and self._episode.ended is None and self._ending is None
 
     def _present(self, episode: str) -> Episode:
         self._refuse_stopped()
-        if self._episode is None or self._episode.id != episode:
+        if self._episode is None or self._episode.info.episode != episode:
             raise HarnessFault("the episode was not announced to the driver", code="interrupted")
         return self._episode
 

@@ -144,7 +144,7 @@ def test_whoever_asks_after_the_last_episode_is_told_that_all_are_done() -> None
     async def drive(table: Rendezvous) -> None:
         assert await table.next_episode(timeout_s=2) is None
 
-    _meet(lambda table: table.no_more(), drive)
+    _meet(lambda table: table.no_more("complete"), drive)
 
 
 def test_a_driver_that_never_asks_stops_the_run_after_a_while() -> None:
