@@ -13,7 +13,7 @@ from typing import Any
 from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256, env_seed
 from trialplate.interfaces import Scenario, Suite
-from trialplate.lock import locked_inputs, suite_identity
+from trialplate.lock import arm_place, locked_inputs, suite_identity
 from trialplate.record import Row
 from trialplate.spec.protocol import Protocol
 from trialplate.store.findings import Finding, finding
@@ -36,6 +36,7 @@ def lock_findings(document: Mapping[str, Any], suite: Suite) -> list[Finding]:
         for name, part in (("arm_sha256", body), ("registration_sha256", arm["registration"])):
             if document_sha256(part) != arm[name]:
                 found.append(_lock(f"/arms/{index}/{name}", document_sha256(part), arm[name]))
+    found += _arm_findings(document, protocol, suite)
     installed = json.loads(json.dumps(suite_identity(protocol, suite)))
     for key in sorted({*installed, *document["suite"]}):
         if installed.get(key) != document["suite"].get(key):
@@ -51,13 +52,39 @@ def lock_findings(document: Mapping[str, Any], suite: Suite) -> list[Finding]:
     return found
 
 
+def _arm_findings(document: Mapping[str, Any], protocol: Protocol, suite: Suite) -> list[Finding]:
+    """Compare who each arm is said to be with what the protocol registers and the suite calls its controls."""
+    names = [arm["name"] for arm in document["arms"]]
+    if names != [arm.name for arm in protocol.arms]:
+        return [_lock("/arms", f"{[arm.name for arm in protocol.arms]}", f"{names}")]
+    found = []
+    for index, (arm, entry) in enumerate(zip(protocol.arms, document["arms"], strict=True)):
+        reference, profile, control = arm_place(arm, suite)
+        expected: dict[str, Any] = {
+            "policy": arm.policy,
+            "reference": reference,
+            "role": control.role if control is not None and control.role != "baseline" else "arm",
+            "privileged": control.privileged if control is not None else False,
+            "profile": profile,
+            "options": dict(arm.options),
+            "replan_interval": arm.replan_interval,
+        }
+        found += [
+            _lock(f"/arms/{index}/{key}", value, entry[key]) for key, value in expected.items() if entry[key] != value
+        ]
+    return found
+
+
 def row_findings(view: CampaignView, suite: Suite) -> Iterator[Finding]:
     """Compare every row with the scenario, the seed, the arm and the calls that it must have."""
     scenarios = {scenario.id: scenario for scenario in suite.scenarios()}
     arms = {arm["name"]: arm["registration_sha256"] for arm in view.lock_document["arms"]}
+    others = declared_registrations(view)
     for row in view.rows:
         path = f"episodes/{row.trial_id}-{row.attempt}/row.json"
-        for name, expected in _expected(view, row, scenarios[row.scenario], arms[row.arm]).items():
+        declared = row.registration_sha256 in others.get(row.arm, ())
+        identity = row.registration_sha256 if declared else arms[row.arm]
+        for name, expected in _expected(view, row, scenarios[row.scenario], identity).items():
             if getattr(row, name) != expected:
                 yield finding(
                     "rows_digest_mismatch", path, pointer=f"/{name}", expected=expected, found=getattr(row, name)
@@ -83,6 +110,40 @@ def _expected(view: CampaignView, row: Row, scenario: Scenario, registration_sha
         for key in ("proposed", "dropped", "discarded"):
             expected[f"rows_{key}"] = sum(int(call[key] or 0) for call in calls)
     return expected
+
+
+def declared_registrations(view: CampaignView) -> dict[str, frozenset[str]]:
+    """Return arm -> the identities that a run of this campaign declared for it instead of the locked one."""
+    locked = {arm["name"]: arm["registration_sha256"] for arm in view.lock_document["arms"]}
+    found: dict[str, set[str]] = {}
+    for _, name, digest in _declarations(view):
+        if locked.get(name) != digest:
+            found.setdefault(name, set()).add(digest)
+    return {name: frozenset(digests) for name, digests in found.items()}
+
+
+def registration_findings(view: CampaignView) -> list[Finding]:
+    """Return where a run declared that an arm is not the one of the lock: intact, and no evidence for a claim."""
+    locked = {arm["name"]: arm["registration_sha256"] for arm in view.lock_document["arms"]}
+    return [
+        finding(
+            "exploratory_registration",
+            "journal.jsonl",
+            pointer=f"line {seq} /data/registrations/{name}",
+            expected=locked.get(name, "an arm of the lock"),
+            found=digest,
+        )
+        for seq, name, digest in _declarations(view)
+        if locked.get(name) != digest
+    ]
+
+
+def _declarations(view: CampaignView) -> Iterator[tuple[int, str, str]]:
+    """Yield (record, arm, identity) of everything that the beginnings of runs declare."""
+    for record in view.records:
+        declared = record["data"].get("registrations") if record["type"] in ("run.open", "run.resume") else None
+        for name, digest in declared.items() if isinstance(declared, dict) else ():
+            yield record["seq"], name, str(digest)
 
 
 def input_findings(view: CampaignView) -> list[Finding]:

@@ -187,9 +187,10 @@ def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -
     folder = Path(campaign)
     analysis = analyse_campaign(folder)
     view = read_campaign(folder)
-    blockers = set(claim_blockers(analysis, view.lock_document)) - {"not_qualified"}
+    blockers = set(claim_blockers(analysis, view.lock_document, view=view)) - {"not_qualified"}
     blockers |= set(qualification_blockers(view.lock_document, qualification))
-    if verify_campaign(folder, ignore=("claims.json",)).exit_code != 0:
+    found = {item.code for item in verify_campaign(folder, ignore=("claims.json",)).findings}
+    if found - {"exploratory_registration"}:  # that one is a blocker of its own, and no damage
         blockers.add("integrity")
     lock = Lock(view.lock_document, view.lock_sha256, folder / "lock.json")
     claims = api.judge(analysis, lock, blockers=sorted(blockers))

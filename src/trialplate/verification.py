@@ -15,7 +15,13 @@ from typing import Any
 from trialplate import fingerprint
 from trialplate.canonical import canonical_json, document_sha256, read_stored
 from trialplate.claims.gate import Claim, judge_claims
-from trialplate.coherence import input_findings, lock_findings, row_findings
+from trialplate.coherence import (
+    declared_registrations,
+    input_findings,
+    lock_findings,
+    registration_findings,
+    row_findings,
+)
 from trialplate.errors import CanonicalError, EvidenceError, TrialplateError, UsageError
 from trialplate.lock import locked_inputs
 from trialplate.record import Outcome, Status
@@ -23,8 +29,10 @@ from trialplate.registry import load_attribute, load_suite
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.score import score_rows
 from trialplate.scoring.summary import analyse_outcomes
+from trialplate.spec.channels import ActionSpec
 from trialplate.spec.protocol import Protocol
 from trialplate.spec.stages import StageChain
+from trialplate.store.disclosures import COMPROMISED
 from trialplate.store.findings import Finding, exit_code, finding, ordered
 from trialplate.store.verify import check
 from trialplate.store.view import CampaignView
@@ -118,7 +126,8 @@ def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bo
 def score_view(view: CampaignView) -> tuple[Outcome, ...]:
     """Score every attempt of a campaign with the chain and fault table of its lock.
 
-    An arm whose code or weights changed during the run has no scorable attempt: all of them are ERROR.
+    An arm whose code or weights changed during the run has no scorable attempt: all of them are ERROR. An attempt on
+    which a leak was disclosed keeps its outcome, and is marked.
     """
     suite = view.lock_document["suite"]
     outcomes = score_rows(
@@ -129,7 +138,26 @@ def score_view(view: CampaignView) -> tuple[Outcome, ...]:
         interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
     )
     changed = changed_inputs(view)
-    return tuple(_voided(outcome) if outcome.arm in changed else outcome for outcome in outcomes)
+    leaked = _leaked(view)
+    return tuple(
+        replace(
+            _voided(outcome) if outcome.arm in changed else outcome,
+            blinding="compromised" if outcome.trial_id in leaked else None,
+            notes=(*outcome.notes, *leaked.get(outcome.trial_id, ())),
+        )
+        for outcome in outcomes
+    )
+
+
+def _leaked(view: CampaignView) -> dict[str, tuple[str, ...]]:
+    """Return trial id -> what was disclosed about the attempt that counts for it."""
+    counted = {row.trial_id: row.attempt for row in view.rows}  # rows come in order: the last attempt counts
+    found: dict[str, tuple[str, ...]] = {}
+    for leak in view.leaks:
+        trial, attempt = leak.attempt
+        if counted.get(trial) == attempt:
+            found[trial] = (*found.get(trial, ()), f"{COMPROMISED}; {leak.what}")
+    return found
 
 
 def changed_inputs(view: CampaignView) -> frozenset[str]:
@@ -158,27 +186,35 @@ def _voided(outcome: Outcome) -> Outcome:
 
 def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, Any]) -> Analysis:
     """Carry out the analysis plan of a lock."""
-    plan = lock_document["protocol"]["analysis"]
+    plan, suite = lock_document["protocol"]["analysis"], lock_document["suite"]
     planned: dict[str, int] = {arm["name"]: 0 for arm in lock_document["arms"]}
     for trial in lock_document["schedule"]:
         planned[trial["arm"]] += 1
     return analyse_outcomes(
         outcomes,
         planned=planned,
-        stages=[stage["name"] for stage in lock_document["suite"]["chain"]["stages"]],
+        stages=[stage["name"] for stage in suite["chain"]["stages"]],
         confidence=plan["confidence"],
         denominator=plan["denominator"],
+        errors_rule=suite["errors_rule"],
         slices=tuple(plan["slices"]),
         comparisons=tuple((a, b) for a, b in plan["comparisons"]),
+        tested=[arm["name"] for arm in lock_document["arms"] if arm["role"] == "arm"],
+        action=ActionSpec.model_validate_json(json.dumps(suite["action"])),
     )
 
 
-def claim_blockers(analysis: Analysis, lock_document: Mapping[str, Any]) -> list[str]:
+def claim_blockers(
+    analysis: Analysis, lock_document: Mapping[str, Any], *, view: CampaignView | None = None
+) -> list[str]:
     """Return what stands against any claim on this evidence, whatever its numbers say.
 
-    ``not_qualified`` is among them: only raw control campaigns can take it away (``trialplate.exam``).
+    ``not_qualified`` is among them: only raw control campaigns can take it away (``trialplate.exam``). ``view``: the
+    evidence itself, which tells whether an arm was run under another identity than the locked one.
     """
     blockers = ["not_qualified"]
+    if view is not None and declared_registrations(view):
+        blockers.append("exploratory_registration")
     if lock_document["protocol"]["run_class"] != "confirmatory":
         blockers.append("not_confirmatory")
     if any(arm.counts.initiated < (arm.counts.planned or 0) for arm in analysis.arms):
@@ -249,7 +285,7 @@ def _claimed_blockers(stored: bytes) -> frozenset[str]:
 
 def _claims(view: CampaignView, analysis: Analysis, claimed: Collection[str]) -> bytes:
     """Recompute claims.json; only whether the harness qualified is taken from the file, and checked by the caller."""
-    blockers = set(claim_blockers(analysis, view.lock_document)) - {"not_qualified"}
+    blockers = set(claim_blockers(analysis, view.lock_document, view=view)) - {"not_qualified"}
     blockers |= set(claimed) & {"not_qualified", "integrity"}
     rules = Protocol.model_validate_json(json.dumps(view.lock_document["protocol"])).claims
     return claims_bytes(judge_claims(analysis, rules, sorted(blockers)), sorted(blockers))
@@ -301,7 +337,12 @@ def _coherent(view: CampaignView) -> list[Finding]:
         suite = load_suite(view.lock_document["suite"]["name"])
     except TrialplateError:
         return []  # _suite has said so
-    return [*lock_findings(view.lock_document, suite), *input_findings(view), *row_findings(view, suite)]
+    return [
+        *lock_findings(view.lock_document, suite),
+        *input_findings(view),
+        *row_findings(view, suite),
+        *registration_findings(view),
+    ]
 
 
 def _scenes(view: CampaignView) -> list[Finding]:

@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from trialplate import api
-from trialplate.coherence import input_findings, lock_findings, row_findings
+from trialplate.canonical import document_sha256
+from trialplate.coherence import (
+    declared_registrations,
+    input_findings,
+    lock_findings,
+    registration_findings,
+    row_findings,
+)
 from trialplate.errors import LockError
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.testing.toy import TOY
+from trialplate.verification import analyse_document, claim_blockers, score_view
 
 
 @pytest.fixture
@@ -49,7 +57,52 @@ def test_an_easier_chain_or_a_shorter_schedule_in_the_lock_is_found(view: Campai
     document["arms"][0]["role"] = "arm"
     document["protocol"]["question"] = "Another?"
     pointers = {finding.pointer for finding in lock_findings(document, TOY)}
-    assert pointers == {"/suite/chain", "/schedule", "/arms/0/registration_sha256", "/protocol_sha256"}
+    assert pointers == {"/suite/chain", "/schedule", "/arms/0/arm_sha256", "/arms/0/role", "/protocol_sha256"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("role", "arm"), ("privileged", True), ("profile", "other"), ("options", {"x": 1}), ("replan_interval", 7),
+     ("policy", "control:oracle"), ("reference", "other:Arm"), ("name", "other")],
+)  # fmt: skip
+def test_an_arm_that_is_rewritten_with_its_digest_still_differs_from_the_protocol(
+    view: CampaignView, key: str, value: Any
+) -> None:
+    document = json.loads(json.dumps(view.lock_document))
+    arm = document["arms"][0]
+    arm[key] = value
+    del arm["arm_sha256"]
+    arm["arm_sha256"] = document_sha256(arm)
+    pointers = [finding.pointer for finding in lock_findings(document, TOY)]
+    assert pointers == ["/arms"] if key == "name" else [f"/arms/0/{key}"]
+
+
+def _declared(view: CampaignView, **registrations: str) -> CampaignView:
+    first, *rest = view.records
+    opened = {**first, "data": {**first["data"], "registrations": registrations}}
+    return replace(view, records=(opened, *rest))  # type: ignore[arg-type]
+
+
+def test_another_identity_is_accepted_only_where_the_run_declared_it(view: CampaignView) -> None:
+    row = next(row for row in view.rows if row.arm == "scripted")
+    other = replace(view, rows=(replace(row, registration_sha256="7" * 64),))
+    assert [finding.pointer for finding in row_findings(other, TOY)] == ["/registration_sha256"]
+    assert [*row_findings(_declared(other, scripted="7" * 64), TOY)] == []
+    assert [finding.pointer for finding in row_findings(_declared(other, oracle="7" * 64), TOY)] == [
+        "/registration_sha256"
+    ]
+
+
+def test_a_declared_identity_is_intact_and_blocked_and_the_locked_one_is_neither(view: CampaignView) -> None:
+    locked = {arm["name"]: arm["registration_sha256"] for arm in view.lock_document["arms"]}
+    assert registration_findings(_declared(view, scripted=locked["scripted"])) == []
+    declared = _declared(view, scripted="7" * 64)
+    (found,) = registration_findings(declared)
+    assert (found.code, found.exit_code, found.found) == ("exploratory_registration", 3, "7" * 64)
+    assert declared_registrations(declared) == {"scripted": frozenset({"7" * 64})}
+    analysis = analyse_document(score_view(view), view.lock_document)
+    assert "exploratory_registration" in claim_blockers(analysis, view.lock_document, view=declared)
+    assert "exploratory_registration" not in claim_blockers(analysis, view.lock_document, view=view)
 
 
 def test_a_missing_check_of_the_inputs_is_found(view: CampaignView) -> None:

@@ -54,7 +54,13 @@ _STAGES: tuple[tuple[str, dict[int, str]], ...] = (
             3: "grader_differs_from_lock",
         },
     ),
-    ("rules", {3: "stop_rule exclusion_unregistered not_confirmatory observations_incomplete holdout_spent"}),
+    (
+        "rules",
+        {
+            3: "stop_rule exclusion_unregistered not_confirmatory observations_incomplete holdout_spent "
+            "exploratory_registration"
+        },
+    ),
     ("replay", {1: "replay_mismatch", 3: "not_comparable_here"}),
 )
 STAGE_NAMES = tuple(name for name, _ in _STAGES)

@@ -20,7 +20,7 @@ TABLE = {
     "inputs": {"model_digest_mismatch": 1, "inputs_changed_during_run": 3},
     "qualification": {"qualification_failed": 3},
     "recomputation": {"grades_not_reproduced": 1, "scene_mismatch": 1, "grader_differs_from_lock": 3},
-    "rules": {"not_confirmatory": 3, "stop_rule": 3},
+    "rules": {"not_confirmatory": 3, "stop_rule": 3, "exploratory_registration": 3},
     "replay": {"replay_mismatch": 1, "not_comparable_here": 3},
 }
 CODES = [(stage, code, number) for stage, codes in TABLE.items() for code, number in codes.items()]
