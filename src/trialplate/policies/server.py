@@ -1,0 +1,255 @@
+"""A policy behind a WebSocket: what ``trialplate policy serve`` runs.
+
+One event loop answers handshakes, pings and ``GET /healthz`` at all times; the policy lives in one thread of its own
+(:mod:`trialplate.policies.batching`). What a message means is the session's (:mod:`trialplate.policies.sessions`).
+Memory is bounded: a connection may hold one message of the size that the policy needs, and there are only so many
+connections; one that begins a message and does not finish it is dropped. Source: policy contract, sections 4.3 and 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from trialplate.errors import HarnessFault, TrialplateError, Unavailable, UsageError
+from trialplate.policies.batching import Ask, Batcher, Delivery, Job
+from trialplate.policies.charging import charged
+from trialplate.policies.sessions import Begin, Decide, Dialect, Session, Step
+from trialplate.record import EpisodeInfo
+from trialplate.spec.channels import PolicySpec
+
+PING_INTERVAL_S = 20.0
+OPEN_TIMEOUT_S = 10.0
+MESSAGE_TIMEOUT_S = 60.0
+"""How long one message may take to come in."""
+
+BUFFER_BYTES = 2**32
+MOST_CONNECTIONS = 1024
+GOING_AWAY = "the policy server is shutting down"
+LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+
+_QUIET = logging.getLogger("trialplate.policies.server")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Where and how a policy is served. ``max_wait_s``: how long a batch waits after its first request."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    max_batch_size: int = 1
+    max_wait_s: float = 0.0
+    max_message_bytes: int = 2**26
+    close_timeout_s: float = 10.0
+    allow_remote: bool = False
+
+    def __post_init__(self) -> None:
+        if self.host not in LOCAL_HOSTS and not self.allow_remote:
+            raise UsageError(
+                f"bind {self.host}: anybody on the network could use the policy; pass --allow-remote if that is meant"
+            )
+
+
+class _Connection(ServerConnection):
+    """A connection that says when it is gone."""
+
+    lost: Callable[[], None] | None = None
+    working = False
+    began_s: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        with suppress(OSError, AttributeError):
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a client whose host vanished is let go
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.lost is not None:
+            self.lost()
+
+    def inside_a_message(self) -> bool:
+        """Return whether a message has begun to come in and is not complete."""
+        return bool(self.protocol.reader.buffer) or self.protocol.current_size is not None
+
+
+class PolicyServer:
+    """Serves one policy. Used as an asynchronous context manager, in a running loop."""
+
+    def __init__(self, batcher: Batcher, declared: PolicySpec, dialect: Dialect, settings: ServeSettings) -> None:
+        self._batcher, self._dialect, self._settings = batcher, dialect, settings
+        self._single = declared.state == "instance"
+        self._most = 1 if self._single else max(16, min(MOST_CONNECTIONS, BUFFER_BYTES // dialect.limit_bytes))
+        self._seated: set[_Connection] = set()
+        self._asked: dict[_Connection, asyncio.Future[Any]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self._server: Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        assert self._server is not None
+        port: int = next(iter(self._server.sockets)).getsockname()[1]
+        return port
+
+    async def __aenter__(self) -> PolicyServer:
+        settings = self._settings
+        try:
+            self._server = await serve(
+                self._converse,
+                settings.host,
+                settings.port,
+                process_request=self._admit,
+                create_connection=_Connection,
+                compression=None,
+                max_size=self._dialect.limit_bytes,
+                max_queue=1,
+                open_timeout=OPEN_TIMEOUT_S,
+                ping_interval=PING_INTERVAL_S,
+                ping_timeout=None,
+                close_timeout=settings.close_timeout_s,
+                server_header=None,
+                logger=_QUIET,
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"{settings.host}:{settings.port} cannot be listened on: {error.strerror or error}"
+            ) from None
+        self._sweeper = self._loop.create_task(self._sweep())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Take no more connections, let requests in progress end within ``close_timeout_s``, then close."""
+        assert self._server is not None and self._sweeper is not None
+        self._sweeper.cancel()
+        self._closing = True
+        self._server.close(close_connections=False)
+        ends_s = self._loop.time() + self._settings.close_timeout_s
+        while self._loop.time() < ends_s and any(connection.working for connection in self._seated):
+            await asyncio.sleep(0.01)
+        idle = [connection.close(1001, GOING_AWAY) for connection in self._seated]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*idle, return_exceptions=True), 1.0)
+        for connection in list(self._seated):
+            connection.transport.abort()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._server.wait_closed(), self._settings.close_timeout_s)
+
+    # -- handshake -----------------------------------------------------------------------------------------------
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Answer ``/healthz``, refuse a connection too many, give any other its seat."""
+        assert isinstance(connection, _Connection)
+        if request.path == "/healthz":
+            return connection.respond(HTTPStatus.OK, "alive\n")
+        if len(self._seated) >= self._most:
+            why = "this policy serves one client at a time (state: instance)" if self._single else "no seat is left"
+            return connection.respond(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{why}: {len(self._seated)} connected, at most {self._most}\n"
+            )
+        self._seated.add(connection)
+        connection.lost = partial(self._leave, connection)
+        return None
+
+    def _leave(self, connection: _Connection) -> None:
+        self._seated.discard(connection)
+        asked = self._asked.get(connection)
+        if asked is not None and not asked.done():
+            asked.set_result(HarnessFault("the client has gone", code="transport_lost"))
+
+    async def _sweep(self) -> None:
+        """Drop connections whose message does not come to its end."""
+        while True:
+            await asyncio.sleep(MESSAGE_TIMEOUT_S / 6)
+            now_s = self._loop.time()
+            for connection in list(self._seated):
+                if not connection.inside_a_message() or connection.working:
+                    connection.began_s = None
+                elif connection.began_s is None:
+                    connection.began_s = now_s
+                elif now_s - connection.began_s > MESSAGE_TIMEOUT_S:
+                    connection.transport.abort()
+
+    # -- conversation --------------------------------------------------------------------------------------------
+
+    async def _converse(self, connection: ServerConnection) -> None:
+        assert isinstance(connection, _Connection)
+        session = self._dialect.session()
+        with suppress(ConnectionClosed):
+            await connection.send(self._dialect.greeting)
+            async for data in connection:
+                connection.working = True
+                goes_on = await self._answer(connection, session, data)
+                connection.working = False
+                if not goes_on:
+                    return
+                if self._closing:
+                    await connection.close(1001, GOING_AWAY)
+
+    async def _answer(self, connection: _Connection, session: Session, data: str | bytes) -> bool:
+        """Carry out one message; return whether the connection goes on."""
+        for step in session.receive(data):
+            outcome = await self._carry_out(connection, step)
+            reply = session.reply(step, outcome)
+            if reply.data is not None:
+                await connection.send(reply.data)
+            if reply.closes:
+                await connection.close(reply.code)
+                return False
+        return True
+
+    async def _carry_out(self, connection: _Connection, step: Step) -> Any:
+        if isinstance(step, Decide):
+            return await self._in_the_policys_thread(connection, partial(Ask, step.observation))
+        if isinstance(step, Begin):
+            return await self._in_the_policys_thread(connection, partial(self._reset, step.info))
+        return None
+
+    def _reset(self, info: EpisodeInfo, future: asyncio.Future[Any]) -> Job:
+        def done(result: Any) -> None:
+            self._from_the_policys_thread(_settle, [(future, result)])
+
+        return Job(lambda policy: charged(lambda: policy.reset(info), doing="reset"), done)
+
+    async def _in_the_policys_thread(
+        self, connection: _Connection, item: Callable[[asyncio.Future[Any]], Ask | Job]
+    ) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        request = item(future)
+        self._asked[connection] = future
+        self._batcher.submit(request)
+        try:
+            return await future
+        finally:
+            del self._asked[connection]
+            if isinstance(request, Ask):
+                request.withdrawn = True
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """Take the outcomes of a batch; called in the policy's thread."""
+        self._from_the_policys_thread(_settle, [(ask.token, outcome) for ask, outcome in deliveries])
+
+    def _from_the_policys_thread(self, call: Callable[..., None], argument: Any) -> None:
+        with suppress(RuntimeError):  # the loop has ended: nobody waits
+            self._loop.call_soon_threadsafe(call, argument)
+
+
+def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, outcome in outcomes:
+        if not future.done():
+            future.set_result(outcome)
