@@ -14,9 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from trialplate.policies.wire.arrays import MAX_DEPTH, MAX_ITEMS, MAX_KEYS, check_size, malformed
+from trialplate.policies.wire.arrays import FORM_KEYS, MAX_DEPTH, MAX_ITEMS, MAX_KEYS, check_size, malformed
 
 Shaper = Callable[[dict[Any, Any]], Any]
+_KEYS = {
+    name.encode(): name
+    for name in (
+        *FORM_KEYS,
+        *("protocol", "type", "id", "episode", "call_index", "observation_id", "registration", "step_index"),
+        *("instruction", "images", "proprio", "history", "meta", "issue", "remaining", "steps", "calls"),
+        *("chunk", "vectors", "stop", "reason", "usage", "usage_reason", "latency_ms", "latency_ms_reason"),
+    )
+}
+"""Keys that every message has: looked up instead of decoded. Others are decoded."""
+
 _ROW_MIN = 4  # numbers from which it pays to look whether a whole list is doubles
 
 
@@ -107,12 +118,7 @@ class FrameReader:
             raise malformed(f"more than {MAX_KEYS} keys")
         members: dict[Any, Any] = {}
         for _ in range(count):
-            key = self.value()
-            if type(key) is memoryview:
-                self._loose -= 1
-                key = bytes(key)
-            elif type(key) is not str:
-                raise malformed(f"a key is {type(key).__name__}, expected text")
+            key = self._key()
             members[key] = self.value()
         if len(members) != count:
             raise malformed("a key stands twice in one map")
@@ -121,6 +127,22 @@ class FrameReader:
         if type(shaped) is np.ndarray:
             self._loose -= 1  # the array holds its binary
         return shaped
+
+    def _key(self) -> str | bytes:
+        start = self._at + 1
+        length = self._data[self._at] - 0xA0
+        if 0 <= length < 32:  # a short text, as almost every key is
+            known = _KEYS.get(self._data[start : start + length])
+            if known is not None:
+                self._at = start + length
+                return known
+        key = self.value()
+        if type(key) is memoryview:
+            self._loose -= 1
+            return bytes(key)
+        if type(key) is not str:
+            raise malformed(f"a key is {type(key).__name__}, expected text")
+        return key
 
     def _refused(self, head: int) -> Any:
         kind = "the byte 0xc1" if head == 0xC1 else "an extension type"

@@ -7,18 +7,19 @@ nested list stays a list. Refused: NaN, Infinity, a key that stands twice, integ
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
 import json
+import math
+import re
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trialplate.canonical import parse_strict
-from trialplate.errors import CanonicalError, ContractFault
+from trialplate.errors import ContractFault
 from trialplate.policies.wire.arrays import (
     MAX_DEPTH,
     MAX_ITEMS,
@@ -31,6 +32,7 @@ from trialplate.policies.wire.arrays import (
     sendable,
 )
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FORM = frozenset(("encoding", "dtype", "shape", "data_b64"))
 _PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 _PNG_KINDS = {2: b"\x08\x00", 3: b"\x08\x02"}  # rank of the array -> bit depth and colour type of the file
@@ -42,9 +44,10 @@ def dumps(message: Mapping[str, Any]) -> bytes:
 
     Raises ContractFault (``wire_malformed``) for NaN, Infinity, or a value that has no place in a message.
     """
+    writer = _Writer()
     try:
-        text = json.dumps(message, default=_form, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8")
+        text = json.dumps(message, default=writer.form, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return writer.whole(text.encode("utf-8"))
     except (TypeError, ValueError, RecursionError) as error:
         raise malformed(f"a message cannot be written: {error}") from None
 
@@ -59,31 +62,72 @@ def loads(data: bytes, *, max_bytes: int) -> Any:
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_ITEMS:
         raise malformed(f"more than {MAX_ITEMS} items")
     try:
-        value = parse_strict(data, limit_bytes=max_bytes)
-    except CanonicalError as error:
-        raise malformed(f"not strict JSON: {error.message}") from None
-    return _Reader(max_bytes).read(value, depth=1)
+        value = _parser.decode(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise malformed(f"not strict JSON: byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise malformed(f"not strict JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise malformed(f"nested deeper than {MAX_DEPTH}") from None
+    return _Reader(max_bytes, escapes=b"\\u" in data).read(value, depth=1)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise malformed(f"not strict JSON: key {twice[:40]!r} stands twice")
+    return members
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > 17 or abs(int(text)) > _MOST_EXACT:
+        raise malformed(f"not strict JSON: integer {text[:24]} is beyond 2^53")
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise malformed(f"not strict JSON: {text[:24]} overflows")
+    return value
+
+
+def _constant(text: str) -> float:
+    raise malformed(f"not strict JSON: {text} is no number")
+
+
+_MOST_EXACT = 2**53
+_parser = json.JSONDecoder(
+    object_pairs_hook=_members, parse_int=_whole_number, parse_float=_fraction, parse_constant=_constant
+)
 
 
 class _Reader:
-    """What one message may still hold: keys, and bytes of pixels."""
+    """What one message may still hold: keys, and bytes of pixels. ``escapes``: texts may hold what UTF-8 cannot."""
 
-    def __init__(self, pixel_bytes: int) -> None:
-        self._keys, self._pixel_bytes = MAX_KEYS, pixel_bytes
+    def __init__(self, pixel_bytes: int, *, escapes: bool) -> None:
+        self._keys, self._pixel_bytes, self._escapes = MAX_KEYS, pixel_bytes, escapes
 
     def read(self, value: Any, *, depth: int) -> Any:
         if not isinstance(value, dict | list):
+            if self._escapes and isinstance(value, str):
+                _check_text(value)
             return value
         if depth > MAX_DEPTH:
             raise malformed(f"nested deeper than {MAX_DEPTH}")
         if isinstance(value, list):
-            nested = any(type(item) in (dict, list) for item in value)
+            nested = any(type(item) in (dict, list, str) for item in value)
             return [self.read(item, depth=depth + 1) for item in value] if nested else value
         self._keys -= len(value)
         if self._keys < 0:
             raise malformed(f"more than {MAX_KEYS} keys")
         if "data_b64" in value:
             return self._array(value)
+        if self._escapes:
+            for key in value:
+                _check_text(key)
         return {key: self.read(item, depth=depth + 1) for key, item in value.items()}
 
     def _array(self, form: dict[str, Any]) -> NDArray[Any]:
@@ -104,6 +148,11 @@ class _Reader:
         return _png_pixels(_unpacked(text), dtype=dtype, shape=shape)
 
 
+def _check_text(text: str) -> None:
+    if "\x00" in text or _SURROGATE.search(text):
+        raise malformed("not strict JSON: text holds a NUL character or half of a surrogate pair")
+
+
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
     """Return a picture (H, W, 3) or (H, W) uint8 as PNG bytes."""
     from PIL import Image
@@ -115,29 +164,43 @@ def png_of(pixels: NDArray[np.uint8]) -> bytes:
     return out.getvalue()
 
 
-def _form(value: Any) -> Any:
-    if isinstance(value, PngPicture):
-        pixels = value.pixels if value.layout == "hwc" else value.pixels.transpose(1, 2, 0)
-        data = base64.b64encode(png_of(pixels)).decode("ascii")
-        return {"encoding": "png", "dtype": "|u1", "shape": list(pixels.shape), "data_b64": data}
-    if isinstance(value, np.ndarray):
-        array = sendable(value)
-        return {
-            "encoding": "raw",
-            "dtype": array.dtype.str,
-            "shape": list(array.shape),
-            "data_b64": base64.b64encode(array.data).decode("ascii"),
-        }
-    if isinstance(value, np.bool | np.integer | np.floating):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} has no place in it")
+class _Writer:
+    """Keeps the base64 of arrays out of the JSON writer, which would look at each of their characters.
+
+    A mark that no message can know stands in their place until the text is put together.
+    """
+
+    def __init__(self) -> None:
+        self._mark = f"@{secrets.token_hex(16)}@"
+        self._quoted: list[bytes] = []
+
+    def form(self, value: Any) -> Any:
+        if isinstance(value, PngPicture):
+            pixels = value.pixels if value.layout == "hwc" else value.pixels.transpose(1, 2, 0)
+            return self._array("png", "|u1", shape=pixels.shape, data=png_of(pixels))
+        if isinstance(value, np.ndarray):
+            array = sendable(value)
+            return self._array("raw", array.dtype.str, shape=array.shape, data=array.data)
+        if isinstance(value, np.bool | np.integer | np.floating):
+            return value.item()
+        raise TypeError(f"{type(value).__name__} has no place in it")
+
+    def _array(
+        self, encoding: str, dtype: str, *, shape: tuple[int, ...], data: bytes | memoryview
+    ) -> dict[str, Any]:
+        self._quoted.append(msgspec.json.encode(data))
+        return {"encoding": encoding, "dtype": dtype, "shape": list(shape), "data_b64": self._mark}
+
+    def whole(self, text: bytes) -> bytes:
+        pieces = text.split(f'"{self._mark}"'.encode())
+        return b"".join(piece for pair in zip(pieces, [*self._quoted, b""], strict=True) for piece in pair)
 
 
 def _unpacked(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise malformed(f"data_b64 is not base64: {error}") from None
+        return msgspec.convert(text, bytes)
+    except msgspec.ValidationError:
+        raise malformed("data_b64 is not base64") from None
 
 
 def _png_pixels(data: bytes, *, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
