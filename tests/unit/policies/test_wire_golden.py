@@ -23,6 +23,7 @@ ND = (
 )
 ARRAY = np.array([[0, 0.5], [1, -1]], dtype=np.float32)
 LIMIT = 2**20
+WIRES = [(own.encode, own.decode), (openpi.encode, openpi.decode), (strict_json.dumps, strict_json.loads)]
 
 
 @pytest.mark.parametrize(("dialect", "frame", "size"), [(own, OWN, 56), (openpi, OPENPI, 60)], ids=["own", "openpi"])
@@ -79,8 +80,7 @@ def test_a_numpy_scalar_of_openpi_is_refused_on_the_own_wire_and_read_on_its_own
 def test_every_allowed_array_comes_back_in_every_encoding(dtype: str, shape: tuple[int, ...]) -> None:
     count = int(np.prod(shape))
     sent = (np.arange(count) % 2).astype(dtype).reshape(shape)
-    wires = [(own.encode, own.decode), (openpi.encode, openpi.decode), (strict_json.dumps, strict_json.loads)]
-    for write, read in wires:
+    for write, read in WIRES:
         found = read(write({"a": [sent]}), max_bytes=LIMIT)["a"][0]
         assert (found.dtype.str, found.shape) == (dtype, shape)
         assert np.array_equal(found, sent)
@@ -99,11 +99,7 @@ def test_an_array_that_is_read_is_a_view_of_the_frame_and_not_a_copy() -> None:
 def test_a_picture_that_is_not_contiguous_or_of_the_other_byte_order_arrives_as_it_looks() -> None:
     flipped = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)[::-1, :, ::-1]
     big = np.arange(4, dtype=">f4")
-    for write, read in [
-        (own.encode, own.decode),
-        (openpi.encode, openpi.decode),
-        (strict_json.dumps, strict_json.loads),
-    ]:
+    for write, read in WIRES:
         found = read(write({"image": flipped, "big": big}), max_bytes=LIMIT)
         assert np.array_equal(found["image"], flipped)
         assert found["big"].dtype == np.dtype("<f4")

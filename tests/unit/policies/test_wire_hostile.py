@@ -21,6 +21,7 @@ from trialplate.policies.wire import openpi, own, strict_json
 from trialplate.policies.wire.arrays import MAX_DEPTH, MAX_KEYS
 
 LIMIT = 2**26
+WIRES = [(own.encode, own.decode), (openpi.encode, openpi.decode), (strict_json.dumps, strict_json.loads)]
 FLAT_BYTES = 128 * 1024
 pack = msgspec.msgpack.encode
 
@@ -259,11 +260,7 @@ def _observation() -> dict[str, Any]:
 @given(st.integers(0, 10**6), st.integers(0, 255), st.sampled_from(["cut", "byte", "double"]))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_a_damaged_frame_is_read_or_refused_and_nothing_else_happens(place: int, byte: int, kind: str) -> None:
-    for write, read in [
-        (own.encode, own.decode),
-        (openpi.encode, openpi.decode),
-        (strict_json.dumps, strict_json.loads),
-    ]:
+    for write, read in WIRES:
         data = write(_observation())
         at = place % len(data)
         damaged = {
