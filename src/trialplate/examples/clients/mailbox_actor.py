@@ -1,8 +1,8 @@
 """A mailbox actor that knows nothing but its folder and the text it was given.
 
 ``serve`` is the whole protocol, with the standard library only: wait, read, decide, write, rename. Hand it your own
-``decide``, or one that ``hosting`` makes of a policy in this process. Started as a program it stops at once, which ends
-the episode and earns nothing:
+``decide``, or one that ``hosting`` makes of a policy in this process. Started as a program it stops at once: that
+ends the episode and earns nothing.
 
     python mailbox_actor.py FOLDER
 """
