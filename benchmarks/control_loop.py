@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from trialplate.interfaces import Scenario
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, Stop
 from trialplate.registry import load_suite
-from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
+from trialplate.run.attempt import Attempt, Limits, Seat, Setting
+from trialplate.run.loop import run_attempt
+from trialplate.run.seating import seat_policy
 from trialplate.spec.channels import PolicySpec
 from trialplate.store.traces import trace_bytes
 from trialplate.suites.pick_place.oracle import Oracle
@@ -55,12 +57,9 @@ class Replay:
 
     def spec(self) -> PolicySpec:
         """Every proprioceptive channel, no camera."""
-        return PolicySpec(
-            proprio=("joint_pos", "finger_pos", "ee_pos", "ee_quat"),
-            action_dim=SUITE.action.dim,
-            control_hz=SUITE.action.control_hz,
-            chunk_length=REPLAN_INTERVAL,
-        )
+        channels = ("joint_pos", "finger_pos", "ee_pos", "ee_quat")
+        expects = SUITE.profiles[SUITE.default_profile].only(*channels)
+        return PolicySpec(expects=expects, emits=SUITE.action, chunk_length=REPLAN_INTERVAL)
 
     def reset(self, episode: EpisodeInfo) -> None:
         """Nothing to forget."""
@@ -76,11 +75,12 @@ class Replay:
 
 def attempt(environment: PickPlace, seat: Seat, *, scenario: Scenario) -> Attempt:
     """Run one attempt as a campaign does, to the bytes of its trace."""
-    done = run_attempt(seat, environment, suite=SUITE, scenario=scenario, info=INFO, env_seed=1, limits=LIMITS)
+    done = run_attempt(seat, environment, Setting(SUITE, scenario, INFO, 1, LIMITS))
     trace = done.recorder.trace()
     if done.fault is not None or trace is None:
         raise SystemExit(f"scenario {scenario.id}: the attempt ended with {done.fault}")
     trace_bytes(trace, columns=SUITE.columns)
+    done.exchanges.finish()
     trace.content_sha256()
     return done
 
@@ -140,7 +140,7 @@ class Bare:
 def pairs(environment: PickPlace, scenario: Scenario) -> tuple[Seat, Bare, int]:
     """Record the oracle once and return the replaying arm, the bare loop that ends in the same state, and steps."""
     oracle = Oracle()
-    done = attempt(environment, Seat(oracle, oracle.spec(), True, "0" * 64), scenario=scenario)
+    done = attempt(environment, seat_policy(oracle, SUITE, privileged=True), scenario=scenario)
     trace = done.recorder.trace()
     assert trace is not None
     at = {event.kind: event.step for event in done.events}
@@ -152,7 +152,7 @@ def pairs(environment: PickPlace, scenario: Scenario) -> tuple[Seat, Bare, int]:
         bare.run()
         if state_digest(bare.model, bare.data) == trace.state_sha256[-1]:
             replay = Replay(trace.action)
-            return Seat(replay, replay.spec(), False, "0" * 64), bare, trace.steps
+            return seat_policy(replay, SUITE), bare, trace.steps
     raise SystemExit(f"scenario {scenario.id}: the bare loop does not end in the recorded state; compare nothing")
 
 

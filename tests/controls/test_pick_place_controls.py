@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from trialplate.canonical import binary32
+from trialplate.errors import DEFAULT_STATUS
 from trialplate.interfaces import Scenario, Suite
 from trialplate.record import ActionChunk, EpisodeInfo, Stop
 from trialplate.registry import load_attribute
-from trialplate.run.loop import Attempt, Limits, Seat, run_attempt
+from trialplate.run.attempt import Attempt, Limits, Setting
+from trialplate.run.loop import run_attempt
+from trialplate.run.seating import seat_policy
 from trialplate.scoring.ladder import Ladder, climb
 from trialplate.spec.channels import PolicySpec
 from trialplate.suites.pick_place import SUITE
@@ -48,15 +51,9 @@ def _scenario(name: str) -> Scenario:
 
 def _play(world, policy, scenario, *, privileged=False, seed=7, replan=8, suite: Suite = SUITE) -> Played:
     info = EpisodeInfo(**INFO, replan_interval=replan, policy_seed=seed)
-    attempt = run_attempt(
-        Seat(policy, policy.spec(), privileged=privileged, registration_sha256="0" * 64),
-        world,
-        suite=suite,
-        scenario=scenario,
-        info=info,
-        env_seed=seed,
-        limits=Limits(300, 256, replan, call_timeout_s=60.0, first_call_timeout_s=60.0),
-    )
+    limits = Limits(300, 256, replan, call_timeout_s=60.0, first_call_timeout_s=60.0)
+    seat = seat_policy(policy, suite, privileged=privileged)
+    attempt = run_attempt(seat, world, Setting(suite, scenario, info, seed, limits))
     return Played(attempt, climb(attempt.recorder.trace(), suite.chain))
 
 
@@ -149,7 +146,7 @@ def test_a_trick_passes_nothing_and_breaks_nothing(world, trick):
     assert not played.ladder.success_once
     assert played.attempt.termination == termination
     assert (played.attempt.fault.code if played.attempt.fault else None) == fault
-    assert fault is None or SUITE.fault_table[fault] == "FAIL"
+    assert fault is None or {**DEFAULT_STATUS, **SUITE.fault_table}[fault] == "FAIL"
     assert played.attempt.recorder.steps <= 300
     after = _play(world, Oracle(), _scenario("pp-001"), privileged=True)
     assert after.ladder.success_final
@@ -205,7 +202,7 @@ class _Pusher:
     """Goes behind the block with closed fingers and pushes it into the goal."""
 
     def spec(self):
-        return PolicySpec(action_dim=7, control_hz=20.0)
+        return PolicySpec(emits=SUITE.action)
 
     def reset(self, episode, scenario):
         self._goal_m = np.array(scenario.parameters["goal"]["pos_m"][:2])

@@ -167,6 +167,20 @@ def _actor(
             )
 
 
+def seat_policy(policy: Any, suite: Suite, *, profile: str | None = None, privileged: bool = False) -> Seat:
+    """Return the seat of a policy object without lock or adapters: for benchmarks, tests and people who try one out.
+
+    Raises LockError when it does not fit.
+    """
+    declared = declared_spec("policy", policy)
+    observation = suite.profiles[profile or suite.default_profile]
+    refuse_mismatch("policy", compare(observation, suite.action, declared, replan_interval=1))
+    chain = AdapterChain((), observation, suite.action)
+    actor = InProcessActor(policy, privileged=privileged, genuine=asked)
+    expects = declared.expects
+    return Seat(actor, expects, suite.action, chain, expects.camera_names, expects.proprio_names, "0" * 64)
+
+
 def refuse_blind(lock_document: Mapping[str, Any]) -> None:
     """Raise Unavailable when an arm of a lock wants cameras and nothing can draw here."""
     simulator = lock_document["simulator"]

@@ -5,6 +5,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,9 +18,12 @@ from trialplate.canonical import document_sha256
 from trialplate.errors import LockError, UsageError
 from trialplate.interfaces import Scenario
 from trialplate.policies.in_process import load_policy
+from trialplate.policies.matching import compare
 from trialplate.policies.validation import validate_chunk
-from trialplate.record import ActionChunk, EpisodeInfo, Observation, Stop
-from trialplate.run.loop import Limits, Seat, run_attempt
+from trialplate.record import ActionChunk, EpisodeInfo, Observation, Remaining, Stop
+from trialplate.run.attempt import Limits, Setting
+from trialplate.run.loop import run_attempt
+from trialplate.run.seating import seat_policy
 from trialplate.scoring.ladder import climb
 from trialplate.suites.pick_place import SUITE
 from trialplate.suites.pick_place.scenarios import MANIFEST_PATH, SUITE_SEED, generate
@@ -55,7 +59,9 @@ def _seen(stream: np.random.Generator, *, step: int, spread_m: float = 0.3) -> O
         "object_estimate": stream.normal(0.3, spread_m, 3),
         "goal_estimate": stream.normal(0.3, spread_m, 3),
     }
-    return Observation(INFO.episode, step // 4, step, INFO.instruction, {}, proprio, "a", "b", "c")
+    return Observation(
+        INFO.episode, step // 4, "a" * 32, "b" * 64, step, None, {}, proprio, Remaining(300 - step, None)
+    )
 
 
 def _rows(arm: Any, observation: Observation) -> np.ndarray:
@@ -82,9 +88,12 @@ def test_every_chunk_is_legal_whatever_the_arm_sees(checkpoint: str, spread_m: f
 def test_it_declares_only_channels_of_the_profile_and_no_camera() -> None:
     spec = _arm().spec()
     offered = {channel.name for channel in SUITE.profiles["object-estimate"].proprio}
-    assert set(spec.proprio) <= offered
-    assert spec.cameras == ()
-    assert (spec.action_dim, spec.control_hz, spec.chunk_length) == (7, 20.0, 8)
+    assert set(spec.expects.proprio_names) <= offered
+    assert spec.expects.cameras == ()
+    assert (spec.emits.dim, spec.emits.control_hz, spec.chunk_length) == (7, 20.0, 8)
+    assert spec.emits.sha256() != SUITE.action.sha256()  # the suite says in prose what each component means
+    fits = compare(SUITE.profiles["object-estimate"], SUITE.action, spec, replan_interval=4)
+    assert not fits.differences
 
 
 def test_reset_clears_what_was_remembered() -> None:
@@ -194,9 +203,9 @@ def test_on_a_held_out_scene_it_places_the_block_waits_and_stops(example: Any) -
     environment = example("demonstrations").PickPlace(profile="object-estimate")
     scene = example("scenes").drawn_scenes((9001,))[0]
     arm = _arm()
-    seat = Seat(policy=arm, spec=arm.spec(), privileged=False, registration_sha256="0" * 64)
+    seat = seat_policy(arm, SUITE, profile="object-estimate")
     limits = Limits(300, max_chunk_length=8, replan_interval=4, call_timeout_s=60.0, first_call_timeout_s=60.0)
-    attempt = run_attempt(seat, environment, suite=SUITE, scenario=scene, info=INFO, env_seed=9, limits=limits)
+    attempt = run_attempt(seat, environment, Setting(SUITE, scene, INFO, 9, limits))
     environment.close()
     trace = attempt.recorder.trace()
     assert attempt.termination == "policy_stop"
@@ -215,7 +224,7 @@ def test_it_never_stops_before_it_has_held_something() -> None:
         seen = _seen(stream, step=step)
         still = {**seen.proprio, "finger_pos": np.array([0.04, 0.04]), "object_estimate": np.array([0.5, 0.1, 0.02])}
         still["goal_estimate"] = still["object_estimate"]
-        decision = arm.act(Observation(INFO.episode, step // 4, step, "", {}, still, "a", "b", "c"))
+        decision = arm.act(replace(seen, proprio=still, step_index=step))
         assert not isinstance(decision, Stop)
 
 

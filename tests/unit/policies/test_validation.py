@@ -13,6 +13,7 @@ from trialplate.spec.channels import ActionComponent, ActionSpec
 
 SPEC = ActionSpec(
     control_hz=20.0,
+    dim=7,
     components=(
         ActionComponent(
             name="delta",
@@ -108,6 +109,7 @@ def test_what_is_no_chunk_at_all_is_a_schema_fault(vectors: Any) -> None:
 def test_float32_is_compared_in_float32() -> None:
     narrow = ActionSpec(
         control_hz=20.0,
+        dim=1,
         components=(
             ActionComponent(
                 name="x",

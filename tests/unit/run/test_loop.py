@@ -11,11 +11,9 @@ import pytest
 from trialplate.canonical import canonical_json
 from trialplate.errors import HarnessFault
 from trialplate.record import ActionChunk, EpisodeInfo, Stop
-from trialplate.policies.adapters import AdapterChain
-from trialplate.policies.in_process import InProcessActor
-from trialplate.run.attempt import Attempt, Limits, Seat, Setting
-from trialplate.run.interrupt import asked
+from trialplate.run.attempt import Attempt, Limits, Setting
 from trialplate.run.loop import run_attempt
+from trialplate.run.seating import seat_policy
 from trialplate.spec.channels import PolicySpec
 from trialplate.testing.toy import ACTION, STANDARD, TOY, Oracle, ToyWorld
 
@@ -52,13 +50,10 @@ def _run(
     **more: Any,
 ) -> Attempt:
     limits = Limits(TOY.max_steps, 16, replan_interval, call_timeout_s, call_timeout_s, **more)
-    expects = policy.spec().expects
-    seat = Seat(
-        InProcessActor(policy, privileged=privileged, genuine=asked), expects, ACTION,
-        AdapterChain((), STANDARD, ACTION), expects.camera_names, expects.proprio_names, "a" * 64,
-    )  # fmt: skip
     return run_attempt(
-        seat, world or ToyWorld(body="own", profile="standard"), Setting(TOY, TOY.scenarios()[0], INFO, 1, limits)
+        seat_policy(policy, TOY, privileged=privileged),
+        world or ToyWorld(body="own", profile="standard"),
+        Setting(TOY, TOY.scenarios()[0], INFO, 1, limits),
     )
 
 

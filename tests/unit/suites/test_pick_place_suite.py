@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from trialplate.errors import HARNESS_FAULTS, POLICY_FAULTS
+from trialplate.errors import CONTRACT_FAULTS, DEFAULT_STATUS, HARNESS_FAULTS, POLICY_FAULTS
 from trialplate.registry import load_attribute
 from trialplate.suites.pick_place import SUITE
 from trialplate.suites.pick_place.settings import suite_settings
@@ -25,8 +25,8 @@ def test_every_reference_of_the_suite_can_be_loaded():
         assert callable(load_attribute(reference))
     for control in SUITE.controls.values():
         policy = load_attribute(control.policy)()
-        assert policy.spec().action_dim == SUITE.action.dim == 7
-        assert policy.spec().control_hz == SUITE.action.control_hz == 20.0
+        assert policy.spec().emits == SUITE.action
+    assert (SUITE.action.dim, SUITE.action.control_hz) == (7, 20.0)
 
 
 def test_the_chain_reads_only_columns_that_are_measured():
@@ -35,10 +35,11 @@ def test_the_chain_reads_only_columns_that_are_measured():
 
 
 def test_the_fault_table_covers_every_fault_and_calls_only_bad_actions_failures():
-    assert set(SUITE.fault_table) == set(POLICY_FAULTS) | set(HARNESS_FAULTS)
-    failures = {code for code, status in SUITE.fault_table.items() if status == "FAIL"}
-    assert failures == {"invalid_action", "native_rejected", "call_budget_exhausted"}
-    assert set(SUITE.fault_table.values()) == {"FAIL", "ERROR"}
+    table = {**DEFAULT_STATUS, **SUITE.fault_table}
+    assert set(table) == {*POLICY_FAULTS, *CONTRACT_FAULTS, *HARNESS_FAULTS}
+    failures = {code for code, status in table.items() if status == "FAIL"}
+    assert failures == {"invalid_action", "native_rejected", "call_budget_exhausted", "forbidden_tool"}
+    assert set(table.values()) == {"FAIL", "ERROR"}
 
 
 def test_one_control_step_is_three_interface_steps_of_a_sixtieth_second():
