@@ -1,7 +1,8 @@
-"""Policies that tests put behind a server, here or in a process of its own: ``python served_policies.py NAME PORT``."""
+"""Policies that tests put behind a server, here or in a process of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -56,7 +57,9 @@ EXPECTS = ObservationSpec(
     instruction=True, cameras=(camera("front"),), proprio=(numbers("joint_pos", 3), numbers("finger", 1)),
     meta=("step_index", "remaining_calls"),
 )  # fmt: skip
-DECLARED = PolicySpec(expects=EXPECTS, emits=EMITS, chunk_length=4, state="none", max_batch_size=64, needs_reset=False)
+DECLARED = PolicySpec(
+    expects=EXPECTS, emits=EMITS, chunk_length=4, state="none", max_batch_size=64, needs_reset=False
+)
 MAPPING = {
     "observation/image": "camera:front",
     "observation/state": ("proprio:joint_pos", "proprio:finger"),
@@ -139,7 +142,9 @@ def begin(episode: str = "e" * 32, *, word: str = "left") -> EpisodeInfo:
     return EpisodeInfo(episode, word, control_hz=20.0, replan_interval=2, max_steps=100, policy_seed=7)
 
 
-def setting(declared: PolicySpec = DECLARED, registration: Registration | None = None, **budgets: Any) -> ActorSetting:
+def setting(
+    declared: PolicySpec = DECLARED, registration: Registration | None = None, **budgets: Any
+) -> ActorSetting:
     """Return what an actor must know of its run, with short timeouts."""
     registration = registration or Registration()
     short = {"connect_timeout_s": 3.0, "call_timeout_s": 3.0, "first_call_timeout_s": 3.0, "close_timeout_s": 1.0}
@@ -174,11 +179,12 @@ def process(name: str, *, port: int = 0, **options: Any) -> Iterator[tuple[str, 
     )  # fmt: skip
     try:
         assert running.stdout is not None and running.stderr is not None
-        line = running.stdout.readline()
-        assert line, running.stderr.read()
-        import json
-
-        yield json.loads(line)["uri"], running
+        said = ""
+        while not said.endswith("}\n"):
+            line = running.stdout.readline()
+            assert line, running.stderr.read()
+            said += line
+        yield json.loads(said)["uri"], running
     finally:
         running.kill()
         running.communicate(timeout=10)

@@ -9,11 +9,12 @@ Source: policy contract, sections 3 to 5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, sleep
 
-from trialplate.errors import ContractFault, HarnessFault, PolicyFault
+from trialplate.errors import ContractFault, HarnessFault, PolicyFault, UsageError
 from trialplate.policies.charging import recordable
 from trialplate.policies.line import (
     PING_INTERVAL_S,
@@ -30,13 +31,20 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 Greeting = bytes | str
 
 
+def seconds(name: str, value: float) -> float:
+    """Return a time that is one: a finite number above 0. Raises UsageError that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise UsageError(f"{name}: expected seconds above 0, got {value!r}")
+    return float(value)
+
+
 def connect(uri: str, *, timeout_s: float, max_message_bytes: int) -> tuple[Line, Greeting]:
     """Return a connection and the first message, which the server sends unasked.
 
     One loop of attempts, all of it within ``timeout_s``. Raises HarnessFault ``connect_failed`` with the last reason.
     """
     start_s = monotonic()
-    deadline_s, pause_s, attempts = start_s + timeout_s, _FIRST_PAUSE_S, 0
+    deadline_s, pause_s, attempts = start_s + seconds("connect_timeout_s", timeout_s), _FIRST_PAUSE_S, 0
     while True:
         attempts += 1
         try:

@@ -55,7 +55,7 @@ class PolicyHost:
 
 
 def serve_policy(host: PolicyHost, dialect: Dialect, *, announce: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``announce`` is called once with the port. Raises Unavailable for a busy port."""
+    """Serve until SIGINT or SIGTERM; ``announce`` is called with the port. Raises Unavailable for a busy port."""
 
     async def live() -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()

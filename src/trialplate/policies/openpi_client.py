@@ -1,9 +1,9 @@
 """A policy behind ``openpi+ws://``: a server that speaks the dialect of openpi's websocket policy server.
 
-Its metadata frame comes first; then a map of observations goes out and a map with ``actions`` (n, dim) comes back. The
-dialect has no reset and no ids: each episode has a connection of its own, a connection is discarded after a timeout,
-and the client fills in what a decision repeats, which the record says (``echo: client``). A text frame is the server's
-traceback. Source: policy contract, section 4.3.
+Its metadata frame comes first; then a map of observations goes out and a map with ``actions`` (n, dim) comes back.
+The dialect has no reset and no ids: each episode has a connection of its own, a connection is discarded after a
+timeout, and the client fills in what a decision repeats, which the record says (``echo: client``). A text frame is
+the server's traceback. Source: policy contract, section 4.3.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class OpenpiActor:
             self._metadata_sha256 = found
         elif found != self._metadata_sha256:
             raise ContractFault(
-                f"the server's metadata frame has the digest {found}, at the first connection {self._metadata_sha256}:"
+                f"the server's metadata has the digest {found}, at the first connection {self._metadata_sha256}:"
                 " another policy answers",
                 code="identity_changed",
             )

@@ -22,9 +22,10 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from trialplate.errors import HarnessFault, TrialplateError, Unavailable, UsageError
+from trialplate.errors import HarnessFault, Unavailable, UsageError
 from trialplate.policies.batching import Ask, Batcher, Delivery, Job
 from trialplate.policies.charging import charged
+from trialplate.policies.connection import seconds
 from trialplate.policies.sessions import Begin, Decide, Dialect, Session, Step
 from trialplate.record import EpisodeInfo
 from trialplate.spec.channels import PolicySpec
@@ -57,6 +58,13 @@ class ServeSettings:
     allow_remote: bool = False
 
     def __post_init__(self) -> None:
+        seconds("close_timeout_s", self.close_timeout_s)
+        if self.max_wait_s != 0:
+            seconds("max_wait_ms", self.max_wait_s)
+        for name, most in (("max_batch_size", 4096), ("max_message_bytes", 2**30)):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= most:
+                raise UsageError(f"{name}: expected a whole number from 1 to {most}, got {value!r}")
         if self.host not in LOCAL_HOSTS and not self.allow_remote:
             raise UsageError(
                 f"bind {self.host}: anybody on the network could use the policy; pass --allow-remote if that is meant"

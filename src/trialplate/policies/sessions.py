@@ -121,9 +121,7 @@ class OwnDialect:
         self.limit_bytes = limit_for(declared, max_message_bytes)
         self.declared = declared
         self.greeting = own.encode(
-            policy_hello_message(
-                declared, registration, encodings=("msgpack",), max_message_bytes=self.limit_bytes
-            )
+            policy_hello_message(declared, registration, encodings=("msgpack",), max_message_bytes=self.limit_bytes)
         )
 
     def session(self) -> OwnSession:
@@ -171,7 +169,7 @@ class OwnSession:
         number = message.get("id")
         if type(number) is not int or not self._last_id < number < 2**53:
             found = number if type(number) is int else type(number).__name__
-            raise ContractFault(f"id: expected a whole number above {self._last_id}, got {found}", code="out_of_order")
+            raise ContractFault(f"id: expected an int above {self._last_id}, got {found}", code="out_of_order")
         self._last_id = number
         return number
 

@@ -130,7 +130,9 @@ class WebSocketActor:
         if self._new:
             self._new = False
             self._connection.tell(self._hello)
-        reply = self._request(reset_message(episode), doing="reset", timeout_s=self._setting.budgets.first_call_timeout_s)
+        reply = self._request(
+            reset_message(episode), doing="reset", timeout_s=self._setting.budgets.first_call_timeout_s
+        )
         self._read(reply, lambda message: parse_ready(message, episode=episode.episode))
 
     def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
@@ -175,10 +177,10 @@ class WebSocketActor:
             return reply
         if number is None and message_type(reply) == "error":
             raise fault_of(reply)
-        raise ContractFault(
-            f"id: a reply must repeat {self._last_id}, got {number if type(number) is int else type(number).__name__}",
-            code="stale_observation" if type(number) is int else "wire_malformed",
+        code, found = (
+            ("stale_observation", number) if type(number) is int else ("wire_malformed", type(number).__name__)
         )
+        raise ContractFault(f"id: a reply must repeat {self._last_id}, got {found}", code=code)
 
     def _read(self, value: Any, read: Callable[[Any], Any]) -> Any:
         """Read a reply; the connection is kept only where both sides still agree on what was said."""
@@ -218,4 +220,3 @@ def _binary(frame: Greeting, what: str) -> bytes:
     if isinstance(frame, str):
         raise ContractFault(f"{what} is a text frame, expected binary", code="wire_malformed")
     return frame
-
