@@ -82,9 +82,7 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
         arm.name: describe_arm(arm, suite, budgets=protocol.protocol.budgets, base=protocol.base)
         for arm in protocol.protocol.arms
     }
-    document = lock_document(
-        protocol.protocol, suite, base=protocol.base, schedule=schedule, described=described
-    )
+    document = lock_document(protocol.protocol, suite, base=protocol.base, schedule=schedule, described=described)
     refuse_blind(document)
     disk = Disk()
     disk.make_folder(path.parent)

@@ -78,9 +78,7 @@ def lock_document(
     }
 
 
-def identity(
-    protocol: Protocol, suite: Suite, *, base: Path, described: Mapping[str, Described]
-) -> dict[str, Any]:
+def identity(protocol: Protocol, suite: Suite, *, base: Path, described: Mapping[str, Described]) -> dict[str, Any]:
     """Return the sections that must be the same at lock and at every run: ``IDENTITY_KEYS``."""
     return {
         "harness": fingerprint.harness(),

@@ -1,10 +1,10 @@
-"""Commands on a campaign: validate, lock, run, score, analyse, judge, report, verify, show, render."""
+"""Commands on a campaign: validate, lock, score, analyse, judge, report, verify, show, render."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -15,7 +15,7 @@ Json = Annotated[bool, Parameter(name="--json", negative="")]
 
 def register(app: App) -> None:
     """Add this group's commands."""
-    for command in (validate, lock, run, score, analyse, judge, report, verify, show, render):
+    for command in (validate, lock, score, analyse, judge, report, verify, show, render):
         app.command(command)
 
 
@@ -63,84 +63,6 @@ def lock(protocol: Path, /, *, out: Path, json: Json = False) -> int:
 
     emit(facts, as_json=json, text=text)
     return YES
-
-
-def run(
-    lock: Path,
-    /,
-    *,
-    out: Path | None = None,
-    workers: int = 1,
-    executor: Literal["serial", "processes"] = "processes",
-    resume: Annotated[bool, Parameter(negative="")] = False,
-    json: Json = False,
-) -> int:
-    """Run every planned trial; every attempt becomes evidence.
-
-    Parameters
-    ----------
-    lock
-        The lock file, or the campaign folder that holds it.
-    out
-        The campaign folder; by default the folder of the lock.
-    workers
-        Worker processes. The result bytes are the same for any number.
-    executor
-        Where trials run. In worker processes an arm that exits or hangs costs its attempt only; serial runs
-        everything in this process, and cannot end a call that never returns.
-    resume
-        Continue a campaign that was interrupted.
-    json
-        Print one JSON document.
-    """
-    from trialplate import api
-
-    path = lock / "lock.json" if lock.is_dir() else lock
-    with progress_bar("episodes", quiet=json) as bar:
-        campaign = api.run(
-            path,
-            into=out,
-            workers=workers,
-            executor=executor,
-            resume=resume,
-            progress=lambda p: bar(p.done, p.total, f"{p.last.arm} {p.last.scenario}" if p.last else ""),
-        )
-    done = campaign.report
-    assert done is not None
-    errors = _error_count(campaign.folder)
-    facts: dict[str, Any] = {
-        "campaign": str(campaign.folder),
-        "complete": done.complete,
-        "planned": done.planned,
-        "initiated": done.initiated,
-        "errors": errors,
-        "changed_inputs": list(done.changed_inputs),
-        "stopped_by": done.stopped_by,
-    }
-
-    def text() -> None:
-        print(f"{campaign.folder}: {done.initiated} attempts for {done.planned} trials, {errors} ERROR")
-        if done.changed_inputs:
-            print(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
-        elif not done.complete:
-            print("incomplete; continue with --resume")
-        print(f"journal head {journal_head(campaign.folder)}\nKeep this digest outside: it proves what was recorded.")
-
-    emit(facts, as_json=json, text=text)
-    return YES if done.complete and not errors else NO
-
-
-def journal_head(folder: Path) -> str:
-    """Return the digest of the last record: kept outside, it stands against a rewritten campaign."""
-    from trialplate.store.view import read_campaign
-
-    return read_campaign(folder).head.head_sha256
-
-
-def _error_count(folder: Path) -> int:
-    from trialplate import api
-
-    return sum(outcome.status == "ERROR" for outcome in api.score(folder))
 
 
 def score(campaign: Path, /, *, json: Json = False) -> int:

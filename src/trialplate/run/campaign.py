@@ -129,13 +129,12 @@ def _arms(lock: Lock, attachment: Attachment | None) -> frozenset[str]:
         return frozenset(name for name, scheme in schemes.items() if scheme not in ATTACHED)
     chosen = frozenset(name for name, scheme in schemes.items() if scheme in attachment.actors)
     if not chosen:
-        raise LockError(f"no arm of the lock is attached as {', '.join(sorted(attachment.actors))}", code="no_such_arm")
+        wanted = ", ".join(sorted(attachment.actors))
+        raise LockError(f"no arm of the lock has the policy {wanted!r}", code="no_such_arm")
     return chosen
 
 
-def refuse_unfit(
-    lock: Lock, *, arms: Collection[str], addresses: Mapping[str, str]
-) -> dict[str, Registration]:
+def refuse_unfit(lock: Lock, *, arms: Collection[str], addresses: Mapping[str, str]) -> dict[str, Registration]:
     """Fail before the first episode: the lock is whole, identity unchanged, every arm of this run loads and fits.
 
     Returns the identities of policy servers that are not the locked ones: such a run is exploratory.

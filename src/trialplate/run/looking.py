@@ -1,4 +1,4 @@
-"""What a policy is shown: one look at the world through its adapters, shown again unchanged after a rejected chunk."""
+"""What a policy is shown: one look at the world, shown again unchanged after a rejected chunk."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Looking:
             return None
         looks: list[Images | None] = [*[None] * (wanted.frames - len(self._frames)), *self._frames]
         rows = list(self._attempt.executed)[-wanted.actions :] if wanted.actions else []
-        past = tuple([*[None] * (wanted.actions - len(rows)), *rows])
+        past = (*[None] * (wanted.actions - len(rows)), *rows)
         return History({name: tuple(look[name] if look else None for look in looks) for name in images}, past)
 
     def _meta(self, remaining: Remaining) -> dict[str, float | None]:

@@ -106,15 +106,13 @@ def _refuse_spent_budget(attempt: Attempt, setting: Setting) -> None:
         )
     if limits.policy_time_limit_s is not None and attempt.policy_us > limits.policy_time_limit_s * 1e6:
         raise PolicyFault(
-            f"{calls} calls took {attempt.policy_us / 1e6:.3f} s, at most {limits.policy_time_limit_s} s is registered",
+            f"{calls} calls took {attempt.policy_us / 1e6:.3f} s, registered are {limits.policy_time_limit_s} s",
             code="policy_time_exhausted",
         )
 
 
-def _ask(
-    attempt: Attempt, seat: Seat, environment: Environment, setting: Setting, looking: Looking
-) -> Answer:
-    """Ask once and check the answer whole; a fault that may be told back comes with the answer, not as an exception."""
+def _ask(attempt: Attempt, seat: Seat, environment: Environment, setting: Setting, looking: Looking) -> Answer:
+    """Ask once and check the answer whole; a fault comes with the answer, not as an exception."""
     observation, limits = looking.shown, setting.limits
     reply: PolicyDecision | None = None
     sent: NDArray[np.float64] | None = None
@@ -141,9 +139,7 @@ def _ask(
     return Answer(reply, sent=sent, rows=rows, fault=fault, latency_us=latency_us)
 
 
-def _checked(
-    chunk: ActionChunk, seat: Seat, setting: Setting
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(chunk: ActionChunk, seat: Seat, setting: Setting) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the rows (n, dim) as sent and as the world takes them; every row was held against both specs."""
     vectors, most = chunk.vectors, setting.limits.max_chunk_length
     try:

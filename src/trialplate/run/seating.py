@@ -49,16 +49,14 @@ class Terms:
 def describe_arm(
     arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None = None
 ) -> Described:
-    """Hear what an arm declares and who it is. Loads it or connects to it; raises LockError that says what is wrong."""
+    """Hear what an arm declares and who it is. Raises LockError that says what is wrong."""
     try:
         return _described(arm, suite, budgets=budgets, base=base, address=address)
     except (ContractFault, HarnessFault, PolicyFault) as fault:
         raise LockError(f"arm {arm.name!r}: {fault.message}", code=fault.code) from fault
 
 
-def _described(
-    arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None
-) -> Described:
+def _described(arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None) -> Described:
     reference, profile, _ = arm_place(arm, suite)
     match arm.scheme:
         case "control" | "python":
@@ -117,8 +115,8 @@ def _declared_by_operator(arm: ArmChoice, suite: Suite, profile: str) -> PolicyS
         return arm.declares.model_copy(update={"declared_by": "operator"})
     if arm.as_suite is None:
         raise LockError(
-            f"arm {arm.name!r}: a policy behind {arm.policy!r} cannot say what it uses and sends; say it for the policy"
-            " in [arms.declares] or [arms.as_suite]",
+            f"arm {arm.name!r}: a policy behind {arm.policy!r} cannot say what it uses and sends; say it for it in"
+            " [arms.declares] or [arms.as_suite]",
             code="contract_undeclared",
         )
     return as_suite(arm.as_suite, suite.profiles[profile], suite.action)
