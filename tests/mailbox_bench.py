@@ -97,8 +97,9 @@ class Bench:
     def __init__(self, root: Path, wanted: ActorSetting | None = None, **more: Any) -> None:
         self.now_s = 100.0
         self.acts: list[Callable[[], object]] = []
-        self.actor = MailboxActor(root, wanted or setting(), clock=self.clock, pause=self.pause, **more)
-        self.folder = root / EPISODE
+        self.root, self.name = root, EPISODE
+        named = {"new_name": lambda: self.name, **more}
+        self.actor = MailboxActor(root, wanted or setting(), clock=self.clock, pause=self.pause, **named)
 
     def clock(self) -> float:
         return self.now_s
@@ -108,7 +109,12 @@ class Bench:
         if self.acts:
             self.acts.pop(0)()
 
-    def reset(self, info: EpisodeInfo = INFO) -> Bench:
+    @property
+    def folder(self) -> Path:
+        return self.root / self.name
+
+    def reset(self, info: EpisodeInfo = INFO, *, name: str = EPISODE) -> Bench:
+        self.name = name
         self.actor.reset(info, SCENARIO)
         return self
 

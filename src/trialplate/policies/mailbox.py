@@ -1,6 +1,6 @@
 """A policy behind a file mailbox: observations are put there, answers are looked for.
 
-``<root>/<episode>/`` holds ``spec.json``, ``obs/NNNNN.json`` with its pictures, ``act/NNNNN.json`` written by the
+``<root>/<32 hex>/`` holds ``spec.json``, ``obs/NNNNN.json`` with its pictures, ``act/NNNNN.json`` written by the
 actor, and at the end ``done.json``. One observation is open at a time. What an actor writes is read once; what comes
 under another number, or too late, is recorded and never executed. A development transport: it meters nothing, knows
 nobody's identity and is no sandbox. Source: policy contract, section 4.4.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from time import monotonic, sleep
 from typing import Any
 
@@ -41,7 +42,7 @@ STRANGER_BYTES = 1024 * 1024
 """As much of an answer that is not executed is read, to record its digest."""
 MOST_EVENTS = 256
 
-Announce = Callable[[str, Path], Mapping[str, str]]
+Announce = Callable[[Path], Mapping[str, str]]
 
 
 @dataclass(slots=True)
@@ -59,14 +60,16 @@ class _Open:
     due: int | None = None
     step: int = 0
     overdue: bool = False
+    ended: bool = False
     seen: int = 0
 
 
 class MailboxActor:
     """One arm of a run whose actor reads and writes files below ``root``.
 
-    ``announce``: told the episode and its folder once everything an actor needs at first lies there; what it
-    returns is recorded as ``actor_instructions``. ``clock`` and ``pause`` are replaced in tests.
+    ``announce``: told the folder of an episode once all that an actor needs at first lies there; what it returns is
+    recorded with the name of the folder as ``mailbox_opened``. ``new_name``: makes the name of a folder, 32 random
+    hex digits. ``clock`` and ``pause`` are replaced in tests.
     """
 
     def __init__(
@@ -74,12 +77,13 @@ class MailboxActor:
         root: Path,
         setting: ActorSetting,
         *,
-        announce: Announce = lambda episode, folder: {},
+        announce: Announce = lambda folder: {},
+        new_name: Callable[[], str] = lambda: token_hex(16),
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], None] = sleep,
     ) -> None:
         self._root, self._setting, self._announce = root, setting, announce
-        self._clock, self._pause = clock, pause
+        self._new_name, self._clock, self._pause = new_name, clock, pause
         self._open: _Open | None = None
         self._past: list[_Open] = []
         self._events: list[Event] = []
@@ -89,15 +93,14 @@ class MailboxActor:
         self._put_away()
         for before in self._past[-1:]:
             self._look_back(before)
-        box = _Open(episode.episode, MailboxFolder.create(self._root, episode.episode))
+        box = _Open(episode.episode, MailboxFolder.create(self._root, self._new_name()))
         self._open = box
         box.folder.publish({SPEC: strict_json.dumps(spec_document(self._setting, episode))})
         try:
-            told = self._announce(episode.episode, box.folder.path)
+            told = self._announce(box.folder.path)
         except OSError as error:
             raise HarnessFault(f"nobody can be told of the mailbox: {error}", code="connect_failed") from error
-        if told:
-            self._see("actor_instructions", box, **told)
+        self._see("mailbox_opened", box, mailbox=box.folder.path.name, **told)
 
     def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
         """Put an observation there and wait for its answer.
@@ -143,7 +146,7 @@ class MailboxActor:
         box = self._open
         if box is None:
             return
-        box.folder.publish({DONE: strict_json.dumps({"reason": reason})})
+        self._publish_end(box, reason)
         until_s = self._clock() + (self._setting.budgets.close_timeout_s if box.overdue else 0)
         while self._record_strangers(box, "late_response", due=None) is None:
             left_s = until_s - self._clock()
@@ -162,7 +165,8 @@ class MailboxActor:
         """Return and forget what was seen since the last call and is part of no decision; the detail is JSON.
 
         ``late_response``: an answer that came after the deadline or the end; ``wrong_index``: one under a number that
-        was not due; ``response_refused``: one that is no decision; ``actor_instructions``: what the actor was told.
+        was not due; ``response_refused``: one that is no decision; ``mailbox_opened``: where, and what the actor was
+        told.
         """
         events, self._events = tuple(self._events), []
         return events
@@ -234,9 +238,17 @@ class MailboxActor:
 
     def _put_away(self) -> None:
         box, self._open = self._open, None
-        if box is not None:
-            box.folder.close()
-            self._past.append(box)
+        if box is None:
+            return
+        if not box.ended:  # interrupted: nobody has told the actor
+            with suppress(HarnessFault):
+                self._publish_end(box, "aborted")
+        box.folder.close()
+        self._past.append(box)
+
+    def _publish_end(self, box: _Open, reason: EndReason) -> None:
+        box.ended = True
+        box.folder.publish({DONE: strict_json.dumps({"reason": reason})})
 
     def _look_back(self, box: _Open) -> None:
         """Record what came into a mailbox after its episode; one that was taken away since is nobody's fault."""

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -74,14 +75,30 @@ def test_a_mailbox_has_exactly_the_files_of_the_contract(bench: Bench) -> None:
 def test_the_terms_are_there_before_anybody_is_told_of_the_folder(tmp_path: Path) -> None:
     told: list[tuple[str, list[str]]] = []
 
-    def announce(episode: str, folder: Path) -> dict[str, str]:
-        told.append((episode, sorted(path.name for path in folder.iterdir())))
+    def announce(folder: Path) -> dict[str, str]:
+        told.append((folder.name, sorted(path.name for path in folder.iterdir())))
         return {"template_sha256": "ab"}
 
-    made = Bench(tmp_path, announce=announce).reset()
-    assert told == [(EPISODE, ["act", "obs", "spec.json"])]
-    assert made.events("actor_instructions") == [{"episode": EPISODE, "template_sha256": "ab"}]
+    made = Bench(tmp_path, announce=announce).reset(name="e" * 32)
+    assert told == [("e" * 32, ["act", "obs", "spec.json"])]
+    assert made.events("mailbox_opened") == [{"episode": EPISODE, "mailbox": "e" * 32, "template_sha256": "ab"}]
     made.actor.close()
+
+
+def test_a_mailbox_has_a_random_name_that_follows_from_nothing(tmp_path: Path) -> None:
+    actor = MailboxActor(tmp_path, setting())
+    for _ in range(3):
+        actor.reset(INFO, SCENARIO)  # the same episode each time
+    actor.close()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert len(names) == 3
+    assert EPISODE not in names
+    assert all(re.fullmatch(r"[0-9a-f]{32}", name) for name in names)
+
+
+def test_an_actor_is_told_of_the_end_of_an_episode_that_was_broken_off(bench: Bench) -> None:
+    bench.actor.close()
+    assert json.loads((bench.folder / "done.json").read_bytes()) == {"reason": "aborted"}
 
 
 def test_the_terms_hold_public_specs_and_limits_and_no_seed(bench: Bench) -> None:
@@ -205,7 +222,7 @@ def test_an_answer_is_taken_with_its_digest_and_nothing_is_metered(bench: Bench)
     assert decision.remarks["mailbox_file_sha256"] == hashlib.sha256(data).hexdigest()
     assert decision.remarks["mailbox_looks"] == 3
     assert decision.remarks["claimed_usage"]["requests"] == 3
-    assert bench.events() == []
+    assert len(bench.events()) == 1  # that it was opened
 
 
 def test_the_first_answer_has_the_first_timeout_and_the_later_ones_theirs(bench: Bench) -> None:
@@ -233,7 +250,7 @@ def test_a_file_that_is_not_yet_renamed_is_ignored(bench: Bench) -> None:
         bench.ask(look(0))
     assert caught.value.code == "policy_timeout"
     assert "'00000.json.tmp'" in caught.value.message or "'0.json'" in caught.value.message
-    assert bench.events() == []
+    assert len(bench.events()) == 1
 
 
 def test_what_is_changed_after_reading_has_no_effect(bench: Bench) -> None:
@@ -247,7 +264,7 @@ def test_what_is_changed_after_reading_has_no_effect(bench: Bench) -> None:
     bench.acts = [meddle, lambda: bench.write(1, reply(second))]
     assert bench.ask(second).decision.vectors == [[0.5, -1.0]]
     bench.actor.end("terminated")
-    assert bench.events() == []
+    assert len(bench.events()) == 1
 
 
 @pytest.mark.parametrize(
@@ -441,14 +458,14 @@ def test_after_a_timeout_it_is_watched_for_the_close_timeout_and_no_longer(bench
     start_s = bench.now_s
     bench.actor.end("error")
     assert bench.now_s - start_s == pytest.approx(1.0)
-    assert bench.events() == []
+    assert bench.events("late_response") == []
 
 
 def test_an_answer_that_comes_even_later_is_recorded_with_the_next_episode(bench: Bench) -> None:
     assert _code(PolicyFault, lambda: bench.ask(look(0))) == "policy_timeout"
     bench.actor.end("error")
     bench.write(0, reply(look(0)))
-    bench.reset(EpisodeInfo("f" * 32, "x", 20.0, 1, 60, 7))
+    bench.reset(EpisodeInfo("f" * 32, "x", 20.0, 1, 60, 7), name="f" * 32)
     (event,) = bench.events("late_response")
     assert event["episode"] == EPISODE
 
@@ -541,10 +558,9 @@ def test_a_name_that_is_taken_is_never_used_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["../" + "0" * 29, "0" * 31, "0" * 31 + "G", "/" + "0" * 31, "", "0" * 32 + "\n"])
-def test_an_episode_that_is_no_opaque_name_makes_no_folder(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_not_opaque_makes_no_folder(tmp_path: Path, name: str) -> None:
     made = Bench(tmp_path / "root")
-    strange = EpisodeInfo(name, "x", 20.0, 1, 60, 7)
-    assert _code(HarnessFault, lambda: made.reset(strange)) == "connect_failed"
+    assert _code(HarnessFault, lambda: made.reset(name=name)) == "connect_failed"
     assert not (tmp_path / "root").exists()
 
 
@@ -565,7 +581,7 @@ def test_a_folder_in_the_place_of_an_observation_is_a_lost_wire(bench: Bench) ->
 
 
 def test_a_caller_that_nobody_listens_to_makes_the_attempt_an_error(tmp_path: Path) -> None:
-    def announce(episode: str, folder: Path) -> dict[str, str]:
+    def announce(folder: Path) -> dict[str, str]:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     made = Bench(tmp_path, announce=announce)
@@ -577,7 +593,7 @@ def test_nothing_stays_open_after_close(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     made = Bench(tmp_path)
     for number in range(5):
-        made.reset(EpisodeInfo(f"{number:032x}", "x", 20.0, 1, 60, 7))
+        made.reset(name=f"{number:032x}")
         made.actor.end("aborted")
     made.actor.close()
     made.actor.close()
@@ -598,7 +614,7 @@ def test_it_is_an_actor_that_witnesses(bench: Bench) -> None:
 def test_the_reference_actor_hosts_a_policy_over_real_files(tmp_path: Path) -> None:
     harness = MailboxActor(tmp_path, setting())
     harness.reset(INFO, SCENARIO)
-    folder = tmp_path / EPISODE
+    (folder,) = tmp_path.iterdir()
     ended: list[str] = []
     decide = hosting(Scripted(), folder)
     actor = threading.Thread(
