@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trialplate.canonical import document_sha256
 from trialplate.errors import ContractFault, HarnessFault, LockError, PolicyFault, Unavailable
 from trialplate.interfaces import Actor, Suite
 from trialplate.lock import Described, arm_place
@@ -73,7 +74,19 @@ def _described(arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, ad
                 max_message_bytes=budgets.max_message_bytes,
             )
             declared, registration = hello.policy_spec, hello.registration
-        case "openpi" | "served" | "mailbox":
+        case "openpi":
+            from trialplate.policies.openpi_client import describe_openpi
+
+            metadata = describe_openpi(
+                address_of(address or arm.policy),
+                connect_timeout_s=budgets.connect_timeout_s,
+                max_message_bytes=budgets.max_message_bytes,
+            )
+            declared = _declared_by_operator(arm, suite, profile)
+            registration = (arm.identity or Registration()).model_copy(
+                update={"server_metadata_sha256": document_sha256(metadata), "server_metadata_sha256_reason": None}
+            )
+        case "served" | "mailbox":
             declared, registration = _declared_by_operator(arm, suite, profile), arm.identity or Registration()
     chain = AdapterChain(arm.adapters, suite.profiles[profile], suite.action)
     match_ = compare(

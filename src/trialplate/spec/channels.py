@@ -100,7 +100,7 @@ class ProprioSpec(Frozen):
 
 
 class HistorySpec(Frozen):
-    """How much of the past is sent with each look: the last ``frames`` looks and the last ``actions`` executed rows."""
+    """How much of the past is sent with each look: the last ``frames`` looks, the last ``actions`` executed rows."""
 
     frames: Annotated[int, Field(ge=0, le=64)]
     actions: Annotated[int, Field(ge=0, le=4096)]

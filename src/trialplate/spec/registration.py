@@ -92,7 +92,10 @@ class Role(Frozen):
 
 
 class Registration(Frozen):
-    """The whole identity. Every item that is unknown is null with a reason; its digest is echoed by each decision."""
+    """The whole identity. Every item that is unknown is null with a reason; its digest is echoed by each decision.
+
+    ``server_metadata_sha256``: digest of what an openpi server sends first, which is all that it says of itself.
+    """
 
     kind: Literal["model", "fixed_program", "diagnostic"] = "model"
     model: ModelIdentity | None = None
@@ -106,6 +109,8 @@ class Registration(Frozen):
     policy_source_reason: Reason | None = None
     preprocess_sha256: Digest | None = None
     preprocess_sha256_reason: Reason | None = None
+    server_metadata_sha256: Digest | None = None
+    server_metadata_sha256_reason: Reason | None = None
     roles: Annotated[tuple[Role, ...], Field(strict=False)] = ()
 
     @model_validator(mode="before")
@@ -113,7 +118,7 @@ class Registration(Frozen):
     def _unknown_items(cls, raw: Any) -> Any:
         for key in ("model", "checkpoint", "normalization", "policy_source", "preprocess_sha256"):
             raw = _reasoned(raw, key)
-        return raw
+        return _reasoned(raw, "server_metadata_sha256", reason="not_applicable")
 
 
 def _reasoned(raw: Any, key: str, *, reason: str = "not_reported") -> Any:
