@@ -22,7 +22,7 @@ from trialplate.errors import (
     PolicyFault,
     TrialplateError,
 )
-from trialplate.interfaces import Environment, ResetEvidence
+from trialplate.interfaces import Environment, ResetEvidence, WitnessActor
 from trialplate.policies.charging import recordable, said
 from trialplate.policies.validation import validate_chunk
 from trialplate.record import (
@@ -70,6 +70,8 @@ def _run(attempt: Attempt, seat: Seat, environment: Environment, setting: Settin
     with suppress(PolicyFault, ContractFault, HarnessFault):  # the attempt is over: what it is worth stands
         seat.actor.end(END_REASONS[attempt.termination])
     attempt.events += environment.drain_events()
+    if isinstance(seat.actor, WitnessActor):
+        attempt.events += seat.actor.drain_events()
 
 
 def _reset(attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> ResetEvidence:

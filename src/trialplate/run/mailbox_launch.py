@@ -1,0 +1,145 @@
+"""Launch a run whose actors are reached through mailboxes: nothing starts while anything they can read would tell.
+
+Source: policy contract, sections 4.4 and 7.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trialplate.errors import LockError, UsageError, nearest
+from trialplate.interfaces import Actor, Suite
+from trialplate.lock import Lock
+from trialplate.policies.actor_lint import identifying_names, lint_actor, lint_name
+from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.instructions import Instructions, render_instructions, template_text
+from trialplate.policies.mailbox import MailboxActor
+from trialplate.policies.setting import ActorSetting
+from trialplate.registry import load_suite
+from trialplate.run.attempt import Recording
+from trialplate.run.campaign import Attachment, RunReport, run_campaign
+from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
+from trialplate.spec.protocol import ArmChoice
+from trialplate.spec.schemes import scheme_of
+
+_OPAQUE = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A mailbox that waits for its actor, and the text that this actor is to be given, word by word."""
+
+    folder: Path
+    instructions: Instructions
+
+
+def run_mailboxes(
+    lock: Lock,
+    folder: Path,
+    *,
+    root: Path,
+    name: str,
+    host: str = "localhost",
+    resume: bool = False,
+    recording: Recording = "detailed",
+    opened: Callable[[Opened], None] = lambda _: None,
+) -> RunReport:
+    """Run the arms of a lock that come through mailboxes; ``opened`` is told of each mailbox when it is ready.
+
+    Before anything runs it raises UsageError: ``actor_label_leak``, ``actor_example_refused``, or
+    ``mailbox_root_used`` for a root that holds anything else; then what ``run_campaign`` raises.
+    """
+    place = root.absolute()
+    actions = actor_actions(lock)
+    refuse_leaks(lock, root=place, name=name, host=host)
+    _refuse_used(place, resume=resume)
+
+    def seat(setting: ActorSetting) -> Actor:
+        def announce(mailbox: Path) -> Mapping[str, str]:
+            text = render_instructions(actions[setting.arm], host=host, mailbox=str(mailbox))
+            opened(Opened(mailbox, text))
+            return {"name": name, **{key: value for key, value in text.document().items() if key != "mailbox"}}
+
+        return MailboxActor(place, setting, announce=announce)
+
+    attachment = Attachment({"mailbox": seat})
+    return run_campaign(lock, folder, resume=resume, recording=recording, attachment=attachment)
+
+
+def actor_actions(lock: Lock) -> dict[str, ActionSpec]:
+    """Return the action specification of every mailbox arm, as its actor sees it. Raises LockError without any."""
+    suite = load_suite(lock.document["suite"]["name"])
+    found = {arm["name"]: _action(arm, suite) for arm in _mailbox_arms(lock)}
+    if not found:
+        raise LockError(
+            'no arm of this lock is attached as a mailbox: expected an arm with policy = "mailbox"',
+            code="no_such_arm",
+        )
+    return found
+
+
+def actor_text(lock: Lock, *, host: str, mailbox: str, arm: str | None = None) -> Instructions:
+    """Return the text for the actor of a mailbox arm, linted. ``arm`` may be left out where all read the same."""
+    actions = actor_actions(lock)
+    if arm is not None and arm not in actions:
+        raise UsageError(f"no mailbox arm {arm!r}{nearest(arm, actions)}")
+    if arm is None and len({action.sha256() for action in actions.values()}) > 1:
+        raise UsageError(f"the mailbox arms take different actions: name one of {', '.join(sorted(actions))}")
+    text = render_instructions(actions[arm or min(actions)], host=host, mailbox=mailbox)
+    forbidden = _forbidden(lock)
+    for what, said in (("the host", host), ("the mailbox", mailbox), ("the actor's text", text.text)):
+        lint_actor(said, what=what, forbidden=forbidden, known=template_text())
+    return text
+
+
+def refuse_leaks(lock: Lock, *, root: Path, name: str, host: str) -> None:
+    """Refuse a launch that would tell an actor what it is part of (``actor_label_leak``)."""
+    forbidden, known = _forbidden(lock), template_text()
+    lint_name(name, forbidden=forbidden)
+    lint_actor(host, what="the host", forbidden=forbidden, known=known)
+    for place in dict.fromkeys((str(root), str(root.resolve()))):
+        lint_actor(place, what="the root of the mailboxes", forbidden=forbidden, known=known)
+    for arm in _mailbox_arms(lock):
+        actor_text(lock, host=host, mailbox=str(root / ("0" * 32)), arm=arm["name"])
+        declared = PolicySpec.model_validate_json(json.dumps(arm["declares"]))
+        for channel, meaning in _meanings(declared.expects, actor_actions(lock)[arm["name"]]).items():
+            lint_actor(meaning, what=f"the meaning of {channel!r}", forbidden=forbidden, known=known)
+
+
+def _mailbox_arms(lock: Lock) -> list[Mapping[str, Any]]:
+    return [arm for arm in lock.document["arms"] if scheme_of(arm["policy"]) == "mailbox"]
+
+
+def _action(arm: Mapping[str, Any], suite: Suite) -> ActionSpec:
+    choice = ArmChoice.model_validate_json(json.dumps(arm["choice"]))
+    return AdapterChain(choice.adapters, suite.profiles[arm["profile"]], suite.action).action
+
+
+def _forbidden(lock: Lock) -> frozenset[str]:
+    return identifying_names(lock.document, lock.sha256, load_suite(lock.document["suite"]["name"]))
+
+
+def _meanings(observation: ObservationSpec, action: ActionSpec) -> dict[str, str]:
+    """Return the free words of the specifications that an actor reads: channel or component -> its meaning."""
+    said = [(channel.name, channel.meaning) for channel in observation.proprio]
+    said += [(component.name, component.meaning) for component in action.components]
+    return {name: meaning for name, meaning in said if meaning}
+
+
+def _refuse_used(root: Path, *, resume: bool) -> None:
+    """A root holds mailboxes and nothing else; a new run begins with an empty one."""
+    if not root.is_dir():
+        return
+    names = sorted(path.name for path in root.iterdir())
+    foreign = [name for name in names if _OPAQUE.fullmatch(name) is None]
+    if foreign or (names and not resume):
+        raise UsageError(
+            f"the root {root} is not empty, it holds {(foreign or names)[0]!r}: an actor could read there. Choose an "
+            "empty folder" + ("" if foreign else ", or continue a run with --resume"),
+            code="mailbox_root_used",
+        )
