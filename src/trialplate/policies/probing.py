@@ -1,217 +1,250 @@
-"""Try a policy server without a world: synthetic observations, its latency, and whether a batch changes its answers.
+"""Does an environment send what it declares? Known poses, an open and a closed gripper and a colour card tell.
 
-The pictures and numbers are drawn from the ranges that the policy declares; they show nothing real, so the actions
-are worth nothing. Source: policy contract, section 9 (``policy probe``).
+A declaration and the numbers can agree with each other on paper and still be two conventions; only a state that is
+known from elsewhere shows it. A channel that could not be put into a known state is reported as not probed.
+
+Source: policy contract ``trialplate.policy/1``, sections 9 and 10 (rows 3 and 7).
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from math import ceil
-from time import perf_counter
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trialplate.errors import PolicyFault, UsageError
-from trialplate.policies.setting import ActorSetting
-from trialplate.policies.validation import validate_chunk
-from trialplate.policies.websocket_client import RemoteHello, WebSocketActor, describe
-from trialplate.record import ActionChunk, EpisodeInfo, History, Measurement, Observation, Remaining
-from trialplate.spec.channels import ObservationSpec, ProprioSpec
-from trialplate.spec.protocol import Budgets
+from trialplate.interfaces import Environment, ProbeableEnvironment
+from trialplate.policies import pictures, rotations
+from trialplate.spec.channels import CameraSpec, GripperRange, ObservationSpec, ProprioSpec
 
-MAX_CALLS = 1_000
-_SEED = 20_240_926
+Verdict = Literal["agrees", "contradicts", "not probed"]
+
+_HALF = 0.5**0.5
+POSES: Mapping[str, tuple[float, float, float, float]] = {
+    "identity": (1.0, 0.0, 0.0, 0.0),
+    "90 deg about x": (_HALF, _HALF, 0.0, 0.0),
+    "90 deg about z": (_HALF, 0.0, 0.0, _HALF),
+    "74 deg about (1, -2, 2)": (0.8, 0.2, -0.4, 0.4),
+}
+"""Orientations, wxyz: the last one has three different angles and tells every representation from every other."""
+
+CARD: Mapping[str, tuple[int, int, int]] = {
+    "top_left": (255, 0, 0),
+    "top_right": (0, 255, 0),
+    "bottom_left": (0, 0, 255),
+    "bottom_right": (255, 255, 0),
+}
+"""Four colours (red, green, blue) which no flip, turn or swap of channels brings back into these places."""
+
+TOLERANCE_RAD = 0.01
+_GRIPPER_TOLERANCE = 0.05
+_COLOUR_TOLERANCE = 0.35
+_DARKEST = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """What a probe found. ``equal``: whether serial and batched answers are the same bytes, None without a batch.
+class Finding:
+    """What one probe says about one channel. ``channel``: ``camera:NAME`` or ``proprio:NAME``."""
 
-    ``serial_ms``, ``batch_ms``: latency of each call. ``faults``: what the answers did against the declared actions.
-    """
+    channel: str
+    probe: str
+    declared: str
+    verdict: Verdict
+    detail: str
 
-    hello: RemoteHello
-    serial_ms: tuple[float, ...]
-    batch_ms: tuple[float, ...]
-    batch_sizes: tuple[int | None, ...]
-    equal: bool | None
-    faults: tuple[str, ...]
-
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, str]:
         """Return the plain form."""
-        return {
-            "software": self.hello.software,
-            "registration_sha256": self.hello.registration.sha256(),
-            "max_message_bytes": self.hello.max_message_bytes,
-            "calls": len(self.serial_ms) + len(self.batch_ms),
-            "serial_ms": {"p50": rank(self.serial_ms, 0.5), "p95": rank(self.serial_ms, 0.95)},
-            "batch_ms": {"p50": rank(self.batch_ms, 0.5), "p95": rank(self.batch_ms, 0.95)},
-            "batch_sizes": sorted({size for size in self.batch_sizes if size is not None}),
-            "serial_equals_batch": self.equal,
-            "faults": list(self.faults),
-        }
+        return asdict(self)
 
 
-def rank(values: Sequence[float], q: float) -> float | None:
-    """Return the nearest-rank quantile, None of nothing."""
-    ordered = sorted(values)
-    return ordered[max(0, ceil(len(ordered) * q) - 1)] if ordered else None
+def probe_environment(environment: Environment, spec: ObservationSpec) -> list[Finding]:
+    """Put a world that was just reset into known states and hold what it sends against what it declares.
 
-
-def probe(
-    uri: str, *, batch: int, calls: int = 20, connect_timeout_s: float = 30.0, call_timeout_s: float = 180.0
-) -> Probe:
-    """Ask a policy server ``calls`` questions one by one, then the same ones from ``batch`` clients at once.
-
-    Raises UsageError for a batch or a number of calls that is none, ValueError for a timeout that is none, and
-    whatever speaks against the server.
+    Returns one finding for every channel with a convention to get wrong (rotations, grippers, cameras), and one for
+    every other channel that does not even have the declared form. The world is of no use for an episode afterwards.
     """
-    if not 1 <= batch <= 256 or not 1 <= calls <= MAX_CALLS:
-        raise UsageError(f"expected a batch of 1 to 256 and 1 to {MAX_CALLS} calls, got {batch} and {calls}")
-    budgets = Budgets(
-        connect_timeout_s=connect_timeout_s, call_timeout_s=call_timeout_s, first_call_timeout_s=call_timeout_s
-    )
-    hello = describe(uri, connect_timeout_s=connect_timeout_s, max_message_bytes=2**26)
-    if batch > 1 and hello.policy_spec.state == "instance":
-        raise UsageError(
-            "the policy declares state 'instance': it serves one client at a time, so there is no batch to probe;"
-            " ask for --batch 1"
-        )
-    setting = _setting(hello, budgets)
-    looks = [synthetic(hello.policy_spec.expects, setting, number) for number in range(calls)]
-    alone = _Client(uri, setting)
+    findings = [finding for finding in _forms(environment, spec) if finding.verdict == "contradicts"]
+    broken = {finding.channel for finding in findings}
+    turned = [channel for channel in spec.proprio if channel.rotation is not None and _key(channel) not in broken]
+    grips = [channel for channel in spec.proprio if channel.gripper is not None and _key(channel) not in broken]
+    cameras = [camera for camera in spec.cameras if _key(camera) not in broken]
+    if not isinstance(environment, ProbeableEnvironment):
+        why = "this world cannot be put into known states: it has no ProbeableEnvironment"
+        return findings + [
+            Finding(_key(channel), probe, declared, "not probed", why)
+            for probe, channels in (("pose", turned), ("gripper", grips), ("colour card", cameras))
+            for channel, declared in ((channel, _declared(channel, probe)) for channel in channels)
+        ]
+    return [
+        *findings,
+        *_probe_poses(environment, turned),
+        *_probe_grippers(environment, grips),
+        *_probe_cameras(environment, cameras),
+    ]
+
+
+def _forms(environment: Environment, spec: ObservationSpec) -> Iterable[Finding]:
+    sensed = environment.sense(spec.camera_names, proprio=spec.proprio_names)
+    for camera in spec.cameras:
+        yield _form(camera, sensed.images.get(camera.name), shape=camera.shape, dtype="uint8")
+    for channel in spec.proprio:
+        yield _form(channel, sensed.proprio.get(channel.name), shape=(channel.dim,), dtype="float64")
+
+
+def _form(
+    channel: CameraSpec | ProprioSpec, values: NDArray[Any] | None, *, shape: tuple[int, ...], dtype: str
+) -> Finding:
+    sent = "nothing" if values is None else f"{values.dtype} {values.shape}"
+    declared = f"{dtype} {shape}"
+    return Finding(_key(channel), "form", declared, "agrees" if sent == declared else "contradicts", f"sent {sent}")
+
+
+def _probe_poses(environment: ProbeableEnvironment, channels: list[ProprioSpec]) -> Iterable[Finding]:
+    seen: dict[str, dict[str, NDArray[np.float64]]] = {channel.name: {} for channel in channels}
+    for pose, wxyz in POSES.items() if channels else ():
+        shown = [name for name in environment.pose_for_probe(wxyz) if name in seen]
+        sensed = environment.sense((), proprio=shown)
+        for name in shown:
+            seen[name][pose] = sensed.proprio[name]
+    for channel in channels:
+        yield _judge_rotation(channel, seen[channel.name])
+
+
+def _judge_rotation(channel: ProprioSpec, seen: Mapping[str, NDArray[np.float64]]) -> Finding:
+    declared = str(channel.rotation)
+
+    def said(verdict: Verdict, detail: str) -> Finding:
+        return Finding(_key(channel), "pose", declared, verdict, detail)
+
+    missing = [pose for pose in POSES if pose not in seen]
+    wrong = [pose for pose, values in seen.items() if not _is_pose(values, declared, POSES[pose])]
+    if wrong:
+        numbers = ", ".join(f"{value:.4f}" for value in seen[wrong[0]])
+        return said("contradicts", f"{wrong[0]}: sent [{numbers}]{_explained(channel, seen)}")
+    if missing:
+        return said("not probed", f"not brought into the pose: {', '.join(missing)}")
+    return said("agrees", f"{len(seen)} known poses")
+
+
+def _is_pose(
+    values: NDArray[np.float64], representation: str, wxyz: tuple[float, ...], *, inverse: bool = False
+) -> bool:
     try:
-        serial = [alone.ask(look) for look in looks]
-    finally:
-        alone.close()
-    together = _together(uri, setting, looks, batch) if batch > 1 else []
-    equal = None if not together else all(_same(a, b) for a, b in zip(serial, together, strict=True))
-    faults = tuple(dict.fromkeys(answer.fault for answer in [*serial, *together] if answer.fault is not None))
-    return Probe(
-        hello,
-        tuple(answer.latency_ms for answer in serial),
-        tuple(answer.latency_ms for answer in together),
-        tuple(answer.batch_size for answer in together),
-        equal,
-        faults,
-    )
+        read = rotations.to_quaternion(values, representation)
+    except ValueError:
+        return False
+    known = np.array(wxyz) * (np.array([1.0, -1.0, -1.0, -1.0]) if inverse else 1.0)
+    return float(rotations.angle_between_rad(read, known)) <= TOLERANCE_RAD
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    rows: NDArray[np.float64] | None
-    latency_ms: float
-    batch_size: int | None
-    fault: str | None
+def _explained(channel: ProprioSpec, seen: Mapping[str, NDArray[np.float64]]) -> str:
+    """Say which other convention all the numbers fit, if there is one."""
+    for inverse in (False, True):
+        for name, dim in rotations.DIMS.items():
+            fits = dim == channel.dim and all(
+                _is_pose(values, name, POSES[pose], inverse=inverse) for pose, values in seen.items()
+            )
+            if fits:
+                return f"; all of them fit {name}{' of the inverse rotation' if inverse else ''}"
+    return ""
 
 
-class _Client:
-    """One client with an episode of its own."""
-
-    def __init__(self, uri: str, setting: ActorSetting) -> None:
-        self._setting = setting
-        self._actor = WebSocketActor(uri, setting)
-        self._begun: str | None = None
-
-    def ask(self, look: Observation) -> _Answer:
-        """Begin the look's episode and ask once; a fault of the policy is an answer, too."""
-        rows, size, fault = None, None, None
-        start_s = perf_counter()
-        try:
-            self._begin(look)
-            start_s = perf_counter()
-            decision = self._actor.ask(look, _nothing)
-            size = decision.batch_size
-            if isinstance(decision.decision, ActionChunk):
-                most = self._setting.budgets.max_chunk_length
-                rows = validate_chunk(decision.decision.vectors, self._setting.action, max_rows=most)
-        except PolicyFault as error:
-            fault = f"{error.code}: {error.message}"
-        return _Answer(rows, (perf_counter() - start_s) * 1000, size, fault)
-
-    def _begin(self, look: Observation) -> None:
-        text, hz = look.instruction or "", self._setting.action.control_hz
-        info = EpisodeInfo(look.episode, text, hz, 1, max_steps=MAX_CALLS, policy_seed=0)
-        self._actor.reset(info, None)  # type: ignore[arg-type]
-
-    def close(self) -> None:
-        """Leave."""
-        self._actor.close()
+def _probe_grippers(environment: ProbeableEnvironment, channels: list[ProprioSpec]) -> Iterable[Finding]:
+    seen: dict[str, dict[str, float]] = {channel.name: {} for channel in channels}
+    openings: tuple[Literal["closed", "open"], ...] = ("closed", "open")
+    for opening in openings if channels else ():
+        shown = [name for name in environment.gripper_for_probe(opening) if name in seen]
+        sensed = environment.sense((), proprio=shown)
+        for name in shown:
+            seen[name][opening] = float(sensed.proprio[name].mean())
+    for channel in channels:
+        assert channel.gripper is not None
+        yield _judge_gripper(channel, channel.gripper, seen[channel.name])
 
 
-def _together(uri: str, setting: ActorSetting, looks: Sequence[Observation], batch: int) -> list[_Answer]:
-    """Ask the same questions from several clients at once; the answers stand in the order of the questions."""
-    clients = [_Client(uri, setting) for _ in range(batch)]
-    try:
-        with ThreadPoolExecutor(max_workers=batch) as pool:
-            answers: list[_Answer] = []
-            for start in range(0, len(looks), batch):
-                part = looks[start : start + batch]
-                asks: list[Callable[[], _Answer]] = [
-                    partial(client.ask, look) for client, look in zip(clients, part, strict=False)
-                ]
-                answers += pool.map(lambda ask: ask(), asks)
-            return answers
-    finally:
-        for client in clients:
-            client.close()
+def _judge_gripper(channel: ProprioSpec, declared: GripperRange, seen: Mapping[str, float]) -> Finding:
+    def said(verdict: Verdict, detail: str) -> Finding:
+        return Finding(_key(channel), "gripper", _declared(channel, "gripper"), verdict, detail)
+
+    if set(seen) != {"closed", "open"}:
+        return said("not probed", "not brought to both ends")
+    sent = f"sent {seen['closed']:g} closed, {seen['open']:g} open"
+    near = _GRIPPER_TOLERANCE * abs(declared.open - declared.closed)
+    if abs(seen["closed"] - declared.closed) <= near and abs(seen["open"] - declared.open) <= near:
+        return said("agrees", sent)
+    swapped = abs(seen["closed"] - declared.open) <= near and abs(seen["open"] - declared.closed) <= near
+    return said("contradicts", f"{sent}{': the other way round' if swapped else ''}")
 
 
-def _same(one: _Answer, other: _Answer) -> bool:
-    if one.rows is None or other.rows is None:
-        return one.rows is other.rows and (one.fault is None) == (other.fault is None)
-    return one.rows.tobytes() == other.rows.tobytes()
+def _probe_cameras(environment: ProbeableEnvironment, cameras: list[CameraSpec]) -> Iterable[Finding]:
+    shown = set(environment.colour_card(CARD)) if cameras else set()
+    sensed = environment.sense([camera.name for camera in cameras if camera.name in shown], proprio=())
+    for camera in cameras:
+        declared = _declared(camera, "colour card")
+        if camera.name not in shown:
+            yield Finding(_key(camera), "colour card", declared, "not probed", "no card was held before it")
+            continue
+        verdict, detail = _judge_card(camera, sensed.images[camera.name])
+        yield Finding(_key(camera), "colour card", declared, verdict, detail)
 
 
-def synthetic(expects: ObservationSpec, setting: ActorSetting, number: int) -> Observation:
-    """Return observation ``number`` of an endless, repeatable series, as a policy with these channels expects it."""
-    draw = np.random.default_rng([_SEED, number])
-    images = {camera.name: draw.integers(0, 256, size=camera.shape, dtype=np.uint8) for camera in expects.cameras}
-    past = expects.history
-    return Observation(
-        episode=draw.bytes(16).hex(),
-        call_index=0,
-        observation_id=secrets.token_hex(16),
-        registration_sha256=setting.registration_sha256,
-        step_index=0,
-        instruction=f"synthetic instruction {number}" if expects.instruction else None,
-        images=images,
-        proprio={channel.name: _numbers(draw, channel) for channel in expects.proprio},
-        remaining=Remaining(MAX_CALLS, None),
-        history=None if past is None else _history(expects, past.frames, past.actions),
-        meta={name: _META[name] for name in expects.meta},
-    )
+def _judge_card(camera: CameraSpec, sent: NDArray[np.uint8]) -> tuple[Verdict, str]:
+    hwc = pictures.relayout(sent, camera.layout, to="hwc")
+    if _shows_card(_undone(hwc, camera.orientation, camera.color)):
+        return "agrees", "all four corners"
+    for orientation in ("upright", "flip_v", "flip_h", "rot180"):
+        for color in ("rgb", "bgr"):
+            if _shows_card(_undone(hwc, orientation, color)):
+                return "contradicts", f"what is sent is {orientation}, {color}"
+    if _shows_card(_undone(np.swapaxes(hwc, 0, 1), camera.orientation, camera.color)):
+        return "contradicts", "rows and columns are exchanged"
+    corners = {name: tuple(int(v) for v in colour) for name, colour in _corners(hwc).items()}
+    return "contradicts", f"no view of the card: {corners}"
 
 
-_META: dict[str, float | None] = {
-    "step_index": 0, "sim_time_s": 0.0, "control_hz": 20.0, "remaining_steps": MAX_CALLS, "remaining_calls": None,
-}  # fmt: skip
+def _undone(hwc: NDArray[np.uint8], orientation: str, color: str) -> NDArray[np.uint8]:
+    upright = pictures.reorient(hwc, orientation, to="upright", layout="hwc")
+    return upright if color == "rgb" else pictures.swap_colours(upright, layout="hwc")
 
 
-def _numbers(draw: np.random.Generator, channel: ProprioSpec) -> NDArray[np.float64]:
-    low = np.array(channel.low if channel.low is not None else [-1.0] * channel.dim)
-    high = np.array(channel.high if channel.high is not None else [1.0] * channel.dim)
-    return np.asarray(low + (high - low) * draw.random(channel.dim), dtype=np.float64)
+def _shows_card(hwc: NDArray[np.uint8]) -> bool:
+    """Compare hues, not brightness: light falls on a card as it will."""
+    for name, colour in _corners(hwc).items():
+        brightest = colour.max()
+        if (
+            brightest < _DARKEST
+            or (np.abs(colour / brightest - np.array(CARD[name]) / 255) > _COLOUR_TOLERANCE).any()
+        ):
+            return False
+    return True
 
 
-def _history(expects: ObservationSpec, frames: int, actions: int) -> History:
-    return History({camera.name: (None,) * frames for camera in expects.cameras}, (None,) * actions)
+def _corners(hwc: NDArray[np.uint8]) -> dict[str, NDArray[np.float64]]:
+    """Return the median colour of a patch one eighth to one quarter of the way in from each corner."""
+    (top, bottom), (left, right) = _ends(hwc.shape[0]), _ends(hwc.shape[1])
+    patches = {
+        "top_left": hwc[top, left],
+        "top_right": hwc[top, right],
+        "bottom_left": hwc[bottom, left],
+        "bottom_right": hwc[bottom, right],
+    }
+    return {name: np.median(patch.reshape(-1, 3), axis=0) for name, patch in patches.items()}
 
 
-def _setting(hello: RemoteHello, budgets: Budgets) -> ActorSetting:
-    declared, registration = hello.policy_spec, hello.registration
-    return ActorSetting(
-        "probe", declared, declared.expects, declared.emits, registration, registration.sha256(), replan_interval=1,
-        max_steps=MAX_CALLS, budgets=budgets,
-    )  # fmt: skip
+def _ends(size: int) -> tuple[slice, slice]:
+    first, last = size // 8, max(size // 4, size // 8 + 1)
+    return slice(first, last), slice(size - last, size - first)
 
 
-def _nothing() -> Measurement:
-    raise UsageError("a probe has no world to measure")
+def _key(channel: CameraSpec | ProprioSpec) -> str:
+    return f"{'camera' if isinstance(channel, CameraSpec) else 'proprio'}:{channel.name}"
+
+
+def _declared(channel: CameraSpec | ProprioSpec, probe: str) -> str:
+    if isinstance(channel, CameraSpec):
+        return f"{channel.orientation}, {channel.color}, {channel.layout}"
+    if probe == "gripper" and channel.gripper is not None:
+        return f"{channel.gripper.closed:g} closed, {channel.gripper.open:g} open"
+    return str(channel.rotation)

@@ -21,7 +21,7 @@ from trialplate.lock import Described, arm_place
 from trialplate.policies.adapters import AdapterChain
 from trialplate.policies.charging import charged
 from trialplate.policies.in_process import InProcessActor, load_policy
-from trialplate.policies.matching import as_suite, compare, parse_declaration, refuse_mismatch
+from trialplate.policies.matching import Match, as_suite, compare, parse_declaration, refuse_mismatch
 from trialplate.policies.setting import ActorSetting
 from trialplate.run.attempt import Seat
 from trialplate.run.interrupt import asked
@@ -52,19 +52,41 @@ def describe_arm(
 ) -> Described:
     """Hear what an arm declares and who it is. Raises LockError that says what is wrong."""
     try:
-        return _described(arm, suite, budgets=budgets, base=base, address=address)
+        described, match_ = match_arm(arm, suite, budgets=budgets, base=base, address=address)
     except (ContractFault, HarnessFault, PolicyFault) as fault:
         raise LockError(f"arm {arm.name!r}: {fault.message}", code=fault.code) from fault
+    refuse_mismatch(arm.name, match_)
+    return described
 
 
-def _described(arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None) -> Described:
-    reference, profile, _ = arm_place(arm, suite)
+def match_arm(
+    arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None = None
+) -> tuple[Described, Match]:
+    """Hear an arm and hold what it declares against what it will meet behind its adapters; refuses no mismatch.
+
+    Raises LockError when nothing can be heard, ContractFault, HarnessFault or PolicyFault when the way to it fails.
+    """
+    _, profile, _ = arm_place(arm, suite)
+    chain = AdapterChain(arm.adapters, suite.profiles[profile], suite.action)
+    declared, registration = _heard(arm, suite, chain, budgets=budgets, base=base, address=address)
+    match_ = compare(
+        chain.observation, chain.action, declared, replan_interval=arm.replan_interval,
+        max_message_bytes=budgets.max_message_bytes, mapping=arm.mapping,
+    )  # fmt: skip
+    return Described(declared, registration, chain.identities(), match_.unused_channels), match_
+
+
+def _heard(
+    arm: ArmChoice, suite: Suite, chain: AdapterChain, *, budgets: Budgets, base: Path, address: str | None
+) -> tuple[PolicySpec, Registration | None]:
+    """Load an arm or connect to it; return what it declares, and who it says it is if it comes from elsewhere."""
     match arm.scheme:
         case "control" | "python":
+            reference, _, _ = arm_place(arm, suite)
             policy = load_policy(reference, base=base, weights=arm.weights, options=arm.options)
             declared = declared_spec(arm.name, policy)
             InProcessActor(policy, privileged=False, genuine=asked).close()
-            registration = None
+            return declared, None
         case "ws":
             from trialplate.policies.websocket_client import describe
 
@@ -73,7 +95,7 @@ def _described(arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, ad
                 connect_timeout_s=budgets.connect_timeout_s,
                 max_message_bytes=budgets.max_message_bytes,
             )
-            declared, registration = hello.policy_spec, hello.registration
+            return hello.policy_spec, hello.registration
         case "openpi":
             from trialplate.policies.openpi_client import describe_openpi
 
@@ -82,19 +104,12 @@ def _described(arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, ad
                 connect_timeout_s=budgets.connect_timeout_s,
                 max_message_bytes=budgets.max_message_bytes,
             )
-            declared = _declared_by_operator(arm, suite, profile)
             registration = (arm.identity or Registration()).model_copy(
                 update={"server_metadata_sha256": document_sha256(metadata), "server_metadata_sha256_reason": None}
             )
+            return _declared_by_operator(arm, chain), registration
         case "served" | "mailbox":
-            declared, registration = _declared_by_operator(arm, suite, profile), arm.identity or Registration()
-    chain = AdapterChain(arm.adapters, suite.profiles[profile], suite.action)
-    match_ = compare(
-        chain.observation, chain.action, declared, replan_interval=arm.replan_interval,
-        max_message_bytes=budgets.max_message_bytes,
-    )  # fmt: skip
-    refuse_mismatch(arm.name, match_)
-    return Described(declared, registration, chain.identities(), match_.unused_channels)
+            return _declared_by_operator(arm, chain), arm.identity or Registration()
 
 
 def declared_spec(arm: str, policy: Any) -> PolicySpec:
@@ -123,7 +138,7 @@ def _declaration(policy: Any) -> dict[str, Any] | list[str]:
         return [f"{error.title}.{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults]
 
 
-def _declared_by_operator(arm: ArmChoice, suite: Suite, profile: str) -> PolicySpec:
+def _declared_by_operator(arm: ArmChoice, chain: AdapterChain) -> PolicySpec:
     if arm.declares is not None:
         return arm.declares.model_copy(update={"declared_by": "operator"})
     if arm.as_suite is None:
@@ -132,7 +147,7 @@ def _declared_by_operator(arm: ArmChoice, suite: Suite, profile: str) -> PolicyS
             " [arms.declares] or [arms.as_suite]",
             code="contract_undeclared",
         )
-    return as_suite(arm.as_suite, suite.profiles[profile], suite.action)
+    return as_suite(arm.as_suite, chain.observation, chain.action)
 
 
 def seat_arm(arm: Mapping[str, Any], suite: Suite, terms: Terms, *, actors: Mapping[str, ActorFactory]) -> Seat:
