@@ -198,7 +198,8 @@ def test_what_is_no_date_is_left_alone(text: str) -> None:
     "text",
     [
         "toy", "TOY", "Toy-3", "toy3", "/data/toy/x", "ｔｏｙ", "my_toy_run", "toy-001", "TOY001", "x-toy001-y",
-        "pick-place", "PickPlace", "pickplace2", "pick_place", "PICK PLACE", "pick.place", "quiet arm", "quietArm", "QUIETARM",
+        "pick-place", "PickPlace", "pickplace2", "pick_place", "PICK PLACE", "pick.place", "quiet arm",
+        "quietArm", "QUIETARM",
     ],
 )  # fmt: skip
 def test_an_identifier_is_found_however_it_is_written(text: str) -> None:
