@@ -1,0 +1,279 @@
+"""The doors of the service over HTTP: who may come in, how much may be brought, and for how long that may take.
+
+Source: policy contract, section 4.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from trialplate.errors import ContractFault, TrialplateError
+from trialplate.policies.rendezvous import Call
+from trialplate.policies.service.answers import (
+    JSON,
+    MSGPACK,
+    Pieces,
+    Refusal,
+    answer,
+    refuse,
+    unauthorized,
+    unknown_episode,
+)
+from trialplate.policies.service.desk import MANAGEMENT_BYTES, Desk
+from trialplate.policies.service.sockets import Sockets
+from trialplate.policies.service.token import bears_token
+from trialplate.policies.wire import own, strict_json
+
+BODY_TIMEOUT_S = 30.0
+"""From the headers of a request until its body is whole."""
+
+DRAIN_S = 1.0
+DRAIN_BYTES = 2**27
+"""How much of a body that is refused is read and thrown away, so that its sender hears why."""
+
+BODIES_BYTES = 2**26
+"""What all bodies that are being read may take together, beside one that is the largest."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def service_app(desk: Desk, *, token: str, heard: Callable[[], None]) -> ASGIApp:
+    """Return the application. ``token``: opens management. ``heard``: called at every request of a driver."""
+    doors = _Doors(desk, token=token, heard=heard)
+    sockets = Sockets(desk, token=token, heard=heard)
+    manage, hold = doors.management, doors.holder
+    routes = [
+        Route("/healthz", _alive, methods=["GET"]),
+        Route("/v1/hello", manage(doors.hello), methods=["POST"]),
+        Route("/v1/register", manage(doors.register), methods=["POST"]),
+        Route("/v1/episodes", manage(doors.start), methods=["POST"]),
+        Route("/v1/episodes/{id}/close", manage(doors.close), methods=["POST"]),
+        Route("/v1/abort", manage(doors.abort), methods=["POST"]),
+        Route("/v1/status", manage(doors.status), methods=["GET"]),
+        Route("/v1/results", manage(doors.results), methods=["GET"]),
+        Route("/v1/episodes/{id}/spec", hold(doors.spec), methods=["GET"]),
+        Route("/v1/episodes/{id}/observe", hold(doors.observe), methods=["GET"]),
+        Route("/v1/episodes/{id}/act", hold(partial(doors.act, only_stop=False)), methods=["POST"]),
+        Route("/v1/episodes/{id}/stop", hold(partial(doors.act, only_stop=True)), methods=["POST"]),
+        WebSocketRoute("/v1/episodes/{id}/ws", sockets.holder),
+        WebSocketRoute("/v1/ws", sockets.management),
+        WebSocketRoute("/{rest:path}", _no_socket),
+    ]
+    handlers: dict[Any, Any] = {
+        HTTPException: _nothing_there, ClientDisconnect: _gone, TrialplateError: _fault, Exception: _failed,
+    }  # fmt: skip
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return _Guard(app)
+
+
+class _Guard:
+    """Refuses an address with a query, or written in another way than ours, before anything looks at it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None
+        if scope["type"] in ("http", "websocket"):
+            path = scope["path"].encode("utf-8", "surrogateescape")
+            if scope.get("query_string") and scope["path"] != "/healthz":
+                refusal = unauthorized()
+            elif scope.get("raw_path", path) != path:
+                refusal = unknown_episode()
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await refuse(refusal)(scope, receive, send)
+        else:
+            await WebSocket(scope, receive, send).send_denial_response(refuse(refusal))
+
+
+class _Doors:
+    """One method per endpoint."""
+
+    def __init__(self, desk: Desk, *, token: str, heard: Callable[[], None]) -> None:
+        self._desk, self._token, self._heard = desk, token, heard
+        self._reading_bytes = 0
+
+    def management(self, handle: Handler) -> Handler:
+        """Return a handler that is behind the token, whatever else the request is."""
+
+        async def guarded(request: Request) -> Response:
+            if not bears_token(request.headers.raw, self._token):
+                return refuse(unauthorized())
+            self._heard()
+            try:
+                return await handle(request)
+            finally:
+                self._heard()
+
+        return guarded
+
+    def holder(self, handle: Handler) -> Handler:
+        """Return a handler that is behind the id of the present episode."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                self._desk.episode(request.path_params["id"])
+            except TrialplateError as fault:
+                return refuse(fault)
+            return await handle(request)
+
+        return guarded
+
+    async def hello(self, request: Request) -> Response:
+        """POST /v1/hello."""
+        return answer(self._desk.hello(await self._message(request)))
+
+    async def register(self, request: Request) -> Response:
+        """POST /v1/register."""
+        return answer(self._desk.register(await self._message(request)))
+
+    async def start(self, request: Request) -> Response:
+        """POST /v1/episodes."""
+        await self._nothing(request)
+        started = await self._desk.start()
+        return answer(started, status=200 if started["episode"] is None else 201)
+
+    async def close(self, request: Request) -> Response:
+        """POST /v1/episodes/{id}/close."""
+        await self._nothing(request)
+        return answer(await self._desk.close(request.path_params["id"]))
+
+    async def abort(self, request: Request) -> Response:
+        """POST /v1/abort."""
+        await self._nothing(request)
+        return answer(self._desk.abort())
+
+    async def status(self, request: Request) -> Response:
+        """GET /v1/status."""
+        return answer(self._desk.status())
+
+    async def results(self, request: Request) -> Response:
+        """GET /v1/results."""
+        return answer(await self._desk.results())
+
+    async def spec(self, request: Request) -> Response:
+        """GET /v1/episodes/{id}/spec."""
+        return answer(self._desk.spec(self._desk.episode(request.path_params["id"])))
+
+    async def observe(self, request: Request) -> Response:
+        """GET /v1/episodes/{id}/observe."""
+        form = MSGPACK if MSGPACK in request.headers.get("accept", "") else JSON
+        episode = self._desk.episode(request.path_params["id"])
+        found = await self._desk.observe(episode)
+        if not isinstance(found, Call):
+            return answer(found, form=form)
+        return Pieces(await self._desk.shown(episode, found, form=form), media_type=form)
+
+    async def act(self, request: Request, *, only_stop: bool) -> Response:
+        """POST /v1/episodes/{id}/act and stop."""
+        limit = self._desk.decision_bytes
+        packed = request.headers.get("content-type", "").startswith(MSGPACK)
+        decode = partial(own.decode if packed else strict_json.loads, max_bytes=limit)
+        episode = self._desk.episode(request.path_params["id"])
+        try:
+            async with self._body(request, limit_bytes=limit) as body:
+                return answer(await self._desk.act(episode, body, decode=decode, only_stop=only_stop))
+        except ContractFault as fault:
+            if fault.code == "message_too_large" and request.state.unread:  # it came as the answer, and is none
+                await self._desk.unreadable(episode, fault)
+            raise
+
+    # -- bodies ----------------------------------------------------------------------------------------------------
+
+    async def _message(self, request: Request) -> Any:
+        async with self._body(request, limit_bytes=MANAGEMENT_BYTES) as body:
+            return strict_json.loads(body, max_bytes=MANAGEMENT_BYTES)
+
+    async def _nothing(self, request: Request) -> None:
+        """Read a body that says nothing. Raises ContractFault when it does say something."""
+        async with self._body(request, limit_bytes=MANAGEMENT_BYTES) as body:
+            if body.strip() not in (b"", b"{}"):
+                raise ContractFault("expected no body here, or {}", code="wire_malformed")
+
+    @asynccontextmanager
+    async def _body(self, request: Request, *, limit_bytes: int) -> AsyncIterator[bytes]:
+        """Give the whole body, counted as long as it is needed.
+
+        Raises ContractFault when it is too large or does not come in time, Refusal when all bodies together are.
+        """
+        request.state.unread = True
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit_bytes:
+            await _drained(request)
+            raise _too_large(int(declared), limit_bytes)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                async for part in request.stream():
+                    size += len(part)
+                    self._reading_bytes += len(part)
+                    parts.append(part)
+                    if size > limit_bytes:
+                        raise _too_large(size, limit_bytes)
+                    if self._reading_bytes > BODIES_BYTES + limit_bytes:
+                        raise Refusal("too much is being sent at once; try again", code="transport_lost")
+            request.state.unread = False
+            yield b"".join(parts)
+        except TimeoutError:
+            raise ContractFault(f"the body was not whole after {BODY_TIMEOUT_S:g} s", code="wire_malformed") from None
+        finally:
+            self._reading_bytes -= size
+
+
+async def _drained(request: Request) -> None:
+    """Read on for a moment and throw it away: who is still sending does not hear an answer."""
+    size = 0
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > DRAIN_BYTES:
+                    return
+    except TimeoutError:
+        return
+
+
+def _too_large(size_bytes: int, limit_bytes: int) -> ContractFault:
+    return ContractFault(
+        f"a message of {size_bytes} bytes or more, the limit is {limit_bytes}", code="message_too_large"
+    )
+
+
+async def _alive(request: Request) -> Response:
+    return answer({"alive": True})
+
+
+async def _no_socket(socket: WebSocket) -> None:
+    await socket.send_denial_response(refuse(unknown_episode()))
+
+
+async def _nothing_there(request: Request, error: Exception) -> Response:
+    return refuse(unknown_episode())
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    return refuse(error, close=getattr(request.state, "unread", False))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response()  # nobody hears it
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return refuse(error, close=True)
