@@ -204,13 +204,13 @@ def probe(
         Print one JSON document.
     """
     from trialplate.errors import ContractFault, HarnessFault, PolicyFault
-    from trialplate.policies import probing
+    from trialplate.policies import server_probe
     from trialplate.spec.schemes import scheme_of
 
     try:
         if scheme_of(uri) != "ws":
             raise ValueError(f"expected ws:// or wss://, got {uri!r}: only our own dialect declares what it expects")
-        found = probing.probe(
+        found = server_probe.probe(
             uri, batch=batch, calls=calls, connect_timeout_s=connect_timeout_s, call_timeout_s=call_timeout_s
         )
     except ValueError as error:

@@ -9,13 +9,16 @@ Sources: policy contract, sections 4.3 and 5; RFC 6455.
 
 from __future__ import annotations
 
+import secrets
 import socket
 import ssl
+import struct
 import threading
 from contextlib import suppress
 from time import monotonic
 from urllib.parse import urlsplit
 
+import numpy as np
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus, PayloadTooBig, WebSocketException
 from websockets.frames import BINARY, CLOSE, CONT, PONG, TEXT, Frame
@@ -29,7 +32,11 @@ IDLE_LOOK_S = 5.0
 """How often the socket is looked after between two calls: pings of the server are answered within this."""
 
 MAX_FRAGMENTS = 4096
+LARGE_BYTES = 2**16
+"""Messages from this size on are framed by ourselves, in place: the general way copies them four times."""
+
 _READ_BYTES = 2**16
+_HEADER_BYTES = 16  # two unused bytes, then 2 + 8 + 4 bytes of a frame's header
 
 
 class LineLost(Exception):
@@ -65,6 +72,7 @@ class Line:
         self._closing = threading.Event()
         self._ping_due_s = monotonic() + PING_INTERVAL_S
         self._pong_s = monotonic()
+        self._frame = np.empty(0, dtype=np.uint8)
         self._parts: list[bytes] = []
         self._flooded = False
         self._text = False
@@ -78,8 +86,11 @@ class Line:
         with self._turn:
             if self._protocol.state is not OPEN:
                 raise self._loss()
-            self._protocol.send_binary(message)
-            self._flush(deadline_s)
+            if len(message) < LARGE_BYTES:
+                self._protocol.send_binary(message)
+                self._flush(deadline_s)
+            else:
+                self._send(self._masked(message), deadline_s)
 
     def receive(self, *, deadline_s: float) -> bytes | str:
         """Return the next message before ``deadline_s``. Raises LineLost or LineExpired."""
@@ -153,17 +164,39 @@ class Line:
 
     def _flush(self, deadline_s: float) -> None:
         for data in self._protocol.data_to_send():
-            try:
-                if not data:
+            if data:
+                self._send(data, deadline_s)
+            else:
+                with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_WR)
-                    continue
-                self._socket.settimeout(_left(deadline_s))
-                self._socket.sendall(data)
-            except TimeoutError:
-                raise LineExpired("the server does not take the message") from None
-            except OSError as error:
-                self._read_last_words()
-                raise self._loss(error) from None
+
+    def _send(self, data: bytes | memoryview, deadline_s: float) -> None:
+        try:
+            self._socket.settimeout(_left(deadline_s))
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise LineExpired("the server does not take the message") from None
+        except OSError as error:
+            self._read_last_words()
+            raise self._loss(error) from None
+
+    def _masked(self, message: bytes) -> memoryview:
+        """Return one masked binary frame around a large message, in memory that the next large message takes over.
+
+        The payload begins at a multiple of 8, so that it is masked in one pass of whole words.
+        """
+        size, start = len(message), _HEADER_BYTES
+        if self._frame.size < start + size:
+            self._frame = np.empty(start + size + size // 8, dtype=np.uint8)
+        key = secrets.token_bytes(4)
+        self._frame[2:start] = np.frombuffer(struct.pack("!BBQ4s", 0x82, 0xFF, size, key), dtype=np.uint8)
+        words = size // 8
+        mask = np.frombuffer(key * 2, dtype=np.uint64)
+        payload = self._frame[start : start + size]
+        np.bitwise_xor(np.frombuffer(message, np.uint64, words), mask, out=payload[: 8 * words].view(np.uint64))
+        tail = np.frombuffer(message, np.uint8, offset=8 * words)
+        np.bitwise_xor(tail, np.frombuffer((key * 2)[: tail.size], np.uint8), out=payload[8 * words :])
+        return self._frame.data[2 : start + size]
 
     def _wait(self, deadline_s: float) -> None:
         """Wait for bytes until the deadline, sending a ping when it is due."""
