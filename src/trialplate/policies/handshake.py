@@ -98,9 +98,15 @@ def service_hello_message(
     return {**_hello("service", encodings=encodings, max_message_bytes=max_message_bytes), **terms}
 
 
-def driver_hello_message(*, encodings: Sequence[Encoding], max_message_bytes: int) -> dict[str, Any]:
-    """Return the hello of a driver."""
-    return _hello("driver", encodings=encodings, max_message_bytes=max_message_bytes)
+def driver_hello_message(
+    *, encodings: Sequence[Encoding], max_message_bytes: int, arm: str | None = None
+) -> dict[str, Any]:
+    """Return the hello of a driver; ``arm`` where the protocol has several that are served."""
+    return _named(_hello("driver", encodings=encodings, max_message_bytes=max_message_bytes), arm)
+
+
+def _named(message: dict[str, Any], arm: str | None) -> dict[str, Any]:
+    return message if arm is None else {**message, "arm": arm}
 
 
 def terms_part(
@@ -146,14 +152,17 @@ def spec_message(info: EpisodeInfo, registration_sha256: str, *, terms: dict[str
     }
 
 
-def register_message(registration: Registration, policy_spec: PolicySpec | None) -> dict[str, Any]:
-    """Return who a policy is, and what it expects and emits."""
-    return {
+def register_message(
+    registration: Registration, policy_spec: PolicySpec | None, *, arm: str | None = None
+) -> dict[str, Any]:
+    """Return who a policy is, and what it expects and emits; ``arm`` where several are served."""
+    message = {
         "protocol": PROTOCOL,
         "type": "register",
         "registration": registration.model_dump(mode="json"),
         "policy_spec": None if policy_spec is None else policy_spec.model_dump(mode="json"),
     }
+    return _named(message, arm)
 
 
 def registered_message(registration_sha256: str, *, exploratory: bool) -> dict[str, Any]:
@@ -166,10 +175,10 @@ def registered_message(registration_sha256: str, *, exploratory: bool) -> dict[s
     }
 
 
-def episode_message(episode: str) -> dict[str, Any]:
-    """Return that the next planned attempt has started."""
+def episode_message(episode: str, *, arm: str | None = None) -> dict[str, Any]:
+    """Return that the next planned attempt has started; ``arm`` whose it is, where several are served."""
     actor = f"/v1/episodes/{episode}"
-    return {"protocol": PROTOCOL, "type": "episode", "episode": episode, "actor": actor, "reason": None}
+    return _named({"protocol": PROTOCOL, "type": "episode", "episode": episode, "actor": actor, "reason": None}, arm)
 
 
 def no_episode_message(reason: Literal["complete", "halted", "aborted"]) -> dict[str, Any]:
@@ -178,11 +187,16 @@ def no_episode_message(reason: Literal["complete", "halted", "aborted"]) -> dict
 
 
 def status_message(
-    state: Literal["waiting", "running", "complete", "halted", "aborted"], *, planned: int, initiated: int, ended: int
+    state: Literal["waiting", "running", "complete", "halted", "aborted"],
+    *,
+    planned: int,
+    initiated: int,
+    ended: int,
+    episode: str | None = None,
 ) -> dict[str, Any]:
-    """Return the counts of a run."""
+    """Return the counts of a run, and which episode is in flight."""
     counts = {"planned": planned, "initiated": initiated, "ended": ended}
-    return {"protocol": PROTOCOL, "type": "status", "state": state, **counts}
+    return {"protocol": PROTOCOL, "type": "status", "state": state, **counts, "episode": episode}
 
 
 def results_message(attempts: Sequence[dict[str, JsonValue]]) -> dict[str, Any]:

@@ -222,14 +222,14 @@ def _picture(sent: Any, camera: CameraSpec) -> NDArray[np.uint8]:
 
 def _from_lists(sent: list[Any], camera: CameraSpec) -> NDArray[np.uint8]:
     """Return nested lists of bytes as a picture; nothing but whole numbers from 0 to 255 passes."""
-    rows = sent
-    for size in camera.shape[:2]:
-        if len(rows) != size * (len(rows) // size) or not all(isinstance(row, list) for row in rows):
+    values: list[Any] = [sent]
+    for size in camera.shape:
+        if not all(isinstance(item, list) and len(item) == size for item in values):
             raise _channels(f"images {camera.name!r}: nested lists are not of shape {camera.shape}")
-        rows = [item for row in rows for item in row]
-    if len(rows) != camera.size_bytes or not all(type(value) is int and 0 <= value <= 255 for value in rows):
-        raise _channels(f"images {camera.name!r}: nested lists are not {camera.size_bytes} whole numbers in 0..255")
-    return np.array(rows, dtype=np.uint8).reshape(camera.shape)
+        values = [item for row in values for item in row]
+    if not all(type(value) is int and 0 <= value <= 255 for value in values):
+        raise _channels(f"images {camera.name!r}: nested lists hold something else than whole numbers in 0..255")
+    return np.array(values, dtype=np.uint8).reshape(camera.shape)
 
 
 def _history(part: HistoryPart | None, spec: ObservationSpec, *, cameras: Mapping[str, CameraSpec]) -> History | None:

@@ -6,7 +6,6 @@ Source: policy contract, section 4.3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -28,15 +27,17 @@ _MOST_NUMBERS = 2**40
 FORM_KEYS = ("__ndarray__", "dtype", "shape", "data")
 
 
-@dataclass(frozen=True, slots=True)
 class PngPicture:
     """A picture uint8 that the JSON writer sends as PNG; the binary dialects send ``pixels`` raw, as they are.
 
-    A PNG holds (H, W, 3) or (H, W): of a ``chw`` picture the axes are exchanged for it.
+    A PNG holds (H, W, 3) or (H, W): of a ``chw`` picture the axes are exchanged for it. No dataclass: the msgpack
+    writer would take one for a map.
     """
 
-    pixels: NDArray[np.uint8]
-    layout: Literal["hwc", "chw"] = "hwc"
+    __slots__ = ("layout", "pixels")
+
+    def __init__(self, pixels: NDArray[np.uint8], *, layout: Literal["hwc", "chw"] = "hwc") -> None:
+        self.pixels, self.layout = pixels, layout
 
 
 def malformed(message: str) -> ContractFault:
