@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from trialplate.claims.gate import Claim
+from trialplate.coherence import declared_registrations
 from trialplate.errors import EvidenceError, UsageError, nearest
 from trialplate.interfaces import Suite
 from trialplate.record import Outcome, Row
 from trialplate.registry import load_suite
 from trialplate.render import Shot, filmstrips, video
-from trialplate.report import Media, ReportData, SuiteFacts, build_report
+from trialplate.report import Change, Latency, Media, ReportData, SuiteFacts, build_report
+from trialplate.scoring.conduct import nearest_rank
+from trialplate.store.disclosures import attempt_id
 from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
 
@@ -44,6 +47,12 @@ def write_report(
         outcomes=outcomes,
         media=draw_failures(view, suite, outcomes, workers=workers, progress=progress),
         identity=identity_facts(view),
+        latency=latencies(view),
+        exploratory={name: sorted(digests) for name, digests in sorted(declared_registrations(view).items())},
+        changes=tuple(
+            Change(first_attempt=attempt_id(*cutover.first_attempt), change=cutover.change, at=cutover.at)
+            for cutover in view.cutovers
+        ),
     )
     build_report(data, to=to)
     return to
@@ -80,6 +89,18 @@ def identity_facts(view: CampaignView) -> dict[str, Any]:
         "interrupted attempts": sum(row.termination == "interrupted" for row in view.rows),
         "journal records": len(view.records),
         "journal head": head["sha256"] if head else None,
+    }
+
+
+def latencies(view: CampaignView) -> dict[str, Latency]:
+    """Return how long each arm took to decide, over every recorded call of every attempt."""
+    calls_us: dict[str, list[int]] = {arm["name"]: [] for arm in view.lock_document["arms"]}
+    for row in view.rows:
+        if row.trace is not None:
+            calls_us[row.arm] += [int(call["latency_us"] or 0) for call in view.load_trace(row).calls]
+    return {
+        name: Latency(p50_us=nearest_rank(found, 0.50), p95_us=nearest_rank(found, 0.95))
+        for name, found in calls_us.items()
     }
 
 

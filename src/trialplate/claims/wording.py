@@ -80,6 +80,31 @@ OUTCOME_REASONS: Mapping[str, str] = {
     "worker_timeout": "the worker process did not answer in time",
 }
 
+UNKNOWN: Mapping[str, str] = {
+    "not_reported": "not reported",
+    "not_metered": "not metered",
+    "not_applicable": "not applicable",
+    "withheld": "withheld",
+    "unavailable": "not available",
+    "not_a_checkout": "no checkout",
+    "unlimited": "unlimited",
+}
+
+ATTACHED: Mapping[str, str] = {
+    "control": "a control of the suite, in this process",
+    "python": "a Python object in this process",
+    "ws": "a policy server, asked over a WebSocket in the contract's own dialect",
+    "openpi": "a policy server, asked over a WebSocket in the openpi dialect",
+    "served": "a driver that came to the environment service",
+    "mailbox": "a code agent that reads and writes files in a mailbox",
+}
+
+ECHO: Mapping[str, str] = {
+    "policy": "the policy",
+    "client": "our client; the dialect has no echo",
+    "harness": "the harness; same process",
+}
+
 CONTROL_EXPECTATIONS: Mapping[str, str] = {
     "null": "must pass none",
     "exploit": "must pass none",
@@ -97,7 +122,7 @@ TEMPLATES: Mapping[str, str] = {
         "Not supported: {arm} passed {k} of {n}. The one-sided lower bound at {confidence} confidence is {bound}"
         " ({method}), below the registered {rate}. This does not show that the rate is lower than that."
     ),
-    "threshold_errors": " {errored} of them errored and count as not passed.",
+    "threshold_errors": " Of the {n}, {errored} errored and count as not passed.",
     "threshold_ineligible": (
         "Ineligible: whether {arm} passes at least {rate} may not be asked of this evidence, because {reasons}."
     ),
@@ -125,8 +150,8 @@ TEMPLATES: Mapping[str, str] = {
         "Arms do not see the same: {listing}. Rates under different profiles answer different questions."
     ),
     "warn_errors": (
-        "{arm}: {errored} of {measured} measured episodes errored. They are no evidence about the arm: its rate lies"
-        " between {low} and {high}, whatever they would have been."
+        "{arm}: {errored} of {measured} measured episodes errored. They are no evidence about the arm: had all"
+        " of them failed, its rate would be {low}; had all passed, {high}."
     ),
     "warn_compromised": (
         "{arm}: a leak of identifying context was disclosed on {compromised} of {initiated} attempts. They stay"
@@ -182,6 +207,25 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "gallery_note": "Every attempt that did not pass, by arm and by the first stage that it did not pass.",
     "nothing_failed": "Every recorded attempt of {arm} passed.",
+    "tested_note": (
+        "Who each arm is, as far as anybody can tell. What the harness saw itself is marked verified; the rest is the"
+        " word of whoever registered the arm. What nobody knows is said with its reason, and never as a zero."
+    ),
+    "adapters_note": "In this order, between environment and policy. Nothing is converted that is not listed here.",
+    "no_adapters": "None: the policy takes and sends what the suite declares.",
+    "all_channels": "every channel of its profile",
+    "exploratory": "Run as {digests}, which is not the identity of the lock.",
+    "calls_note": (
+        "A call asks for one decision. Of the rows of a chunk, those behind the replan interval are dropped, those"
+        " behind the end of an episode discarded; a chunk with one bad row is rejected whole."
+    ),
+    "usage_note": (
+        "Time in the policy is wall clock of this machine, by nearest rank over all calls. Usage is the sum of what"
+        " was metered; one unknown call makes a sum unknown."
+    ),
+    "blind": "no leak disclosed",
+    "compromised": "compromised on {compromised} of {initiated}",
+    "change": "From attempt {first_attempt} on: {change} ({at})",
     "identity_note": (
         "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"
         " lock, and another number."
@@ -226,7 +270,7 @@ def threshold_sentence(verdict: str, numbers: Mapping[str, Any], reasons: Sequen
         reasons=explained(reasons),
     )
     errored = verdict != "ineligible" and numbers["errored"]
-    return said + sentence("threshold_errors", errored=numbers["errored"]) if errored else said
+    return said + sentence("threshold_errors", n=numbers["n"], errored=numbers["errored"]) if errored else said
 
 
 def explained(reasons: Sequence[str]) -> str:

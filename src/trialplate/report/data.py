@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,12 +40,31 @@ class Media:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long an arm took to decide, by nearest rank over all its calls; None without any."""
+
+    p50_us: int | None
+    p95_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of practice that the operator recorded beside the lock: from which attempt on, what, and when."""
+
+    first_attempt: str
+    change: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
     """One report.
 
     ``lock``: the lock document (protocol, arms, suite, machine, digests). ``media``: trial id -> pictures; attempts
     that passed need none. ``identity``: further named digests and facts that are not in the lock, such as the journal
-    head, the results file or the qualification.
+    head, the results file or the qualification. ``latency``: arm -> how long it took; wall clock, so it stands in no
+    other result. ``exploratory``: arm -> the identities it was run under that are not the locked one. ``changes``:
+    what the operator recorded beside the lock.
     """
 
     lock: Mapping[str, Any]
@@ -56,3 +75,6 @@ class ReportData:
     outcomes: tuple[Outcome, ...]
     media: Mapping[str, Media] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
+    latency: Mapping[str, Latency] = field(default_factory=dict)
+    exploratory: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()

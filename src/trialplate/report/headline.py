@@ -45,8 +45,10 @@ def _meta(data: ReportData) -> list[tuple[str, str]]:
     protocol, suite = data.lock["protocol"], data.lock["suite"]
     repeats = protocol["suite"]["repeats"]
     scenarios = str(suite["scenarios"]) + (f" × {repeats} repeats" if repeats > 1 else "")
+    plan = protocol["suite"]["plan"]
     return [
         ("Suite", f"{data.suite.name} {data.suite.version}"),
+        *([("Plan", plan)] if plan != "custom" else []),
         ("Scenarios per arm", scenarios),
         ("Run class", protocol["run_class"]),
         ("Locked", f"{data.lock['created_utc'][:16].replace('T', ' ')} UTC"),
@@ -78,10 +80,29 @@ def _card(arm: ArmAnalysis, facts: Mapping[str, Any], confidence: float) -> dict
     }
     if rate.rate is None:
         reasons = say.explained(arm.state_reasons or (str(rate.reason),))
-        return card | {"text": None, "note": say.sentence("no_rate", reasons=reasons), "counts": counts_line(arm)}
+        note = say.sentence("no_rate", reasons=reasons)
+        return card | {"text": None, "note": note, "others": [], "counts": counts_line(arm)}
     low, high = say.interval_ends(rate.wilson_low, rate.wilson_high)
     note = say.sentence("rate", confidence=say.percent(confidence), low=low, high=high)
-    return card | {"text": say.percent(rate.rate), "note": note, "counts": counts_line(arm)}
+    return card | {
+        "text": say.percent(rate.rate),
+        "note": note,
+        "others": other_rates(arm),
+        "counts": counts_line(arm),
+    }
+
+
+def other_rates(arm: ArmAnalysis) -> list[str]:
+    """Return the rates over other denominators and the bounds by errors, where they say something of their own."""
+    lines = [
+        say.sentence("over", rate=say.percent(rate.rate), denominator=rate.denominator, k=rate.k, n=rate.n)
+        for rate in arm.other_rates
+        if rate.rate is not None and rate.n != arm.rate.n
+    ]
+    if arm.counts.errored and arm.bounds.error_low is not None:
+        low, high = say.interval_ends(arm.bounds.error_low, arm.bounds.error_high)
+        lines.append(say.sentence("bounds", low=low, high=high, errored=arm.counts.errored))
+    return lines
 
 
 def counts_line(arm: ArmAnalysis) -> str:
@@ -123,8 +144,12 @@ def _warnings(data: ReportData, facts: Mapping[str, Mapping[str, Any]], tested: 
     if len(profiles) > 1:
         listing = ", ".join(f"{arm.arm} sees {facts[arm.arm]['profile']}" for arm in tested)
         found.append(say.sentence("warn_profiles", listing=listing))
+    if data.exploratory:
+        found.append(say.sentence("warn_exploratory", arms=", ".join(data.exploratory)))
     for arm in data.analysis.arms:
         found += _arm_warnings(arm, facts[arm.arm]["role"])
+    for arm in tested:
+        found += _conduct_warnings(arm)
     for pair in data.analysis.comparisons:
         if pair.reversal:
             found.append(say.sentence("warn_reversal", a=pair.a, b=pair.b))
@@ -136,6 +161,10 @@ def _arm_warnings(arm: ArmAnalysis, role: str) -> list[str]:
     counts = arm.counts
     if arm.state == "ERROR":
         found.append(say.sentence("warn_artifact", arm=arm.arm, reasons=say.explained(arm.state_reasons)))
+    if counts.errored and arm.rate.rate is not None:
+        low, high = say.interval_ends(arm.bounds.error_low, arm.bounds.error_high)
+        errors = {"errored": counts.errored, "measured": counts.measured, "low": low, "high": high}
+        found.append(say.sentence("warn_errors", arm=arm.arm, **errors))
     if counts.excluded:
         found.append(say.sentence("warn_excluded", arm=arm.arm, excluded=counts.excluded, initiated=counts.initiated))
     numbers = {"role": role, "arm": arm.arm, "k": counts.passed, "n": counts.n}
@@ -151,3 +180,26 @@ def _arm_warnings(arm: ArmAnalysis, role: str) -> list[str]:
         reasons = say.explained((str(families.reason),))
         found.append(say.sentence("warn_families_undefined", arm=arm.arm, reasons=reasons))
     return found
+
+
+def _conduct_warnings(arm: ArmAnalysis) -> list[str]:
+    """Return what is odd about how an arm under test went about it; of a control it is known."""
+    if arm.conduct is None:
+        return []
+    found = []
+    if arm.conduct.compromised:
+        counts = {"compromised": arm.conduct.compromised, "initiated": arm.counts.initiated}
+        found.append(say.sentence("warn_compromised", arm=arm.arm, **counts))
+    for code, name in (("constant_dimension", "warn_constant"), ("looks_normalised", "warn_normalised")):
+        scalars = [
+            f"{warning.scalar} ({_range(warning.low, warning.high)})"
+            for warning in arm.conduct.warnings
+            if warning.code == code
+        ]
+        if scalars:
+            found.append(say.sentence(name, arm=arm.arm, scalars=", ".join(scalars)))
+    return found
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

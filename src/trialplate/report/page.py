@@ -14,6 +14,7 @@ from trialplate.report.evidence import gallery, identity
 from trialplate.report.headline import headline
 from trialplate.report.results import results
 from trialplate.report.text import visible
+from trialplate.report.wire import wire
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SECTIONS = {
@@ -23,6 +24,7 @@ _SECTIONS = {
     "slices": "Domains and variants",
     "comparisons": "Registered comparisons",
     "claims": "Claims",
+    "tested": "Who was tested, and over which wire",
     "failures": "Attempts that did not pass",
     "identity": "Identity",
     "limits": "What this does not show",
@@ -68,6 +70,7 @@ def render_report(data: ReportData) -> str:
         numbers={anchor: number for number, anchor in enumerate(sections, 1)},
         verdict_words=_VERDICT_WORDS,
         max_steps=data.lock["suite"]["max_steps"],
+        wire=wire(data),
         gallery=gallery(data),
         identity=identity(data),
         limits=say.LIMITS,

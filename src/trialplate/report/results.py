@@ -22,7 +22,11 @@ def results(data: ReportData) -> dict[str, Any]:
     flags = {arm.arm: is_control(facts[arm.arm]) for arm in arms}
     return {
         "confidence": say.percent(data.analysis.confidence),
-        "denominator": say.sentence(f"denominator_{data.analysis.denominator}"),
+        "denominator": " ".join(
+            say.sentence(name)
+            for name in (f"denominator_{data.analysis.denominator}", f"errors_{data.analysis.errors_rule}")
+        ),
+        "others": [name for name in ("measured", "valid") if name != data.analysis.denominator],
         "counts": [_counts(arm, facts[arm.arm]) for arm in arms],
         "forest": _forest(data, arms, flags),
         "stages": _stages(data, arms, flags),
@@ -44,11 +48,15 @@ def _counts(arm: ArmAnalysis, facts: Mapping[str, Any]) -> dict[str, Any]:
         "state": arm.state,
         "counts": arm.counts,
         "control_rejected": arm.control_rejected,
-        "rate": "–" if rate.rate is None else say.percent(rate.rate),
-        "macro": "–" if arm.macro.rate is None else say.percent(arm.macro.rate),
+        "rate": _percent(rate.rate),
+        "others": [(f"{other.k}/{other.n}", _percent(other.rate)) for other in arm.other_rates],
+        "macro": _percent(arm.macro.rate),
         "wilson": say.interval(rate.wilson_low, rate.wilson_high),
         "exact": say.interval(rate.exact_low, rate.exact_high),
         "error_bounds": _bounds(arm.counts.errored, arm.bounds.error_low, arm.bounds.error_high),
+        "rate_bounds": "–"
+        if rate.rate is None
+        else _bounds(arm.counts.errored, arm.bounds.error_low, arm.bounds.error_high),
         "exclusion_bounds": _bounds(arm.counts.excluded, arm.bounds.exclusion_low, arm.bounds.exclusion_high),
         "families": arm.families.families,
         "clustered": say.interval(arm.families.korn_graubard_low, arm.families.korn_graubard_high),
@@ -56,8 +64,12 @@ def _counts(arm: ArmAnalysis, facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _percent(share: float | None) -> str:
+    return "–" if share is None else say.percent(share)
+
+
 def _bounds(count: int, low: float | None, high: float | None) -> str:
-    return say.interval(low, high) if count else "none to move it"
+    return say.interval(low, high) if count else "–"
 
 
 def _forest(data: ReportData, arms: Sequence[ArmAnalysis], flags: Mapping[str, bool]) -> dict[str, Any]:
@@ -226,5 +238,6 @@ def _claim_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("confidence", say.percent(numbers["confidence"])),
         ("lower bound", "–" if bound is None else say.percent(bound, rounding="down")),
         ("method", numbers["method"].replace("_", "-")),
+        ("errored", str(numbers["errored"])),
         ("families", str(numbers["families"])),
     ]

@@ -88,6 +88,11 @@ def action_warnings(conducts: Sequence[Conduct], action: ActionSpec | None) -> t
     return tuple(found)
 
 
+def nearest_rank(values: Sequence[int], q: float) -> int | None:
+    """Return the nearest-rank quantile, which is one of the values; None where there is none."""
+    return sorted(values)[max(1, math.ceil(q * len(values))) - 1] if values else None
+
+
 def _looks_normalised(low: float, high: float, action: ActionSpec, index: int) -> bool:
     width = action.high[index] - action.low[index]
     return math.isfinite(width) and width > PHYSICAL_WIDTH and max(abs(low), abs(high)) <= NORMALISED_REACH

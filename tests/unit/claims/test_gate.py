@@ -96,7 +96,7 @@ def test_a_rule_on_the_lower_bound_counts_every_error_as_not_passed(denominator:
     claim = on_the_lower_bound(found, 0.75)
     assert claim.numbers["lower_bound"] == clopper_pearson_interval(60, 68, side="lower").low
     assert (claim.numbers["k"], claim.numbers["n"], claim.numbers["errored"]) == (60, 68, 4)
-    assert claim.verdict is Verdict.SUPPORTED and "4 of them errored and count as not passed" in claim.sentence
+    assert claim.verdict is Verdict.SUPPORTED and "Of the 68, 4 errored and count as not passed" in claim.sentence
     assert on_the_lower_bound(found, 0.8).verdict is Verdict.NOT_SUPPORTED
 
 

@@ -93,4 +93,4 @@ def test_a_threshold_sentence_says_only_what_its_verdict_licenses() -> None:
     assert "76.4\u00a0%" in refused and "does not show that the rate is lower" in refused
     assert "passed" not in ineligible and "(integrity)" in ineligible
     assert "errored" not in supported + ineligible
-    assert "3 of them errored" in wording.threshold_sentence("supported", numbers | {"errored": 3}, ())
+    assert "Of the 68, 3 errored" in wording.threshold_sentence("supported", numbers | {"errored": 3}, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,10 +13,11 @@ import numpy as np
 from PIL import Image
 
 from trialplate.claims import Claim, judge_claims
-from trialplate.record import Outcome, StageResult, Status
-from trialplate.report import Media, ReportData, SuiteFacts
+from trialplate.record import Conduct, Outcome, StageResult, Status
+from trialplate.report import Latency, Media, ReportData, SuiteFacts
 from trialplate.scoring.summary import analyse_outcomes
-from trialplate.spec.protocol import ThresholdClaim
+from trialplate.spec.protocol import ErrorsRule, ThresholdClaim
+from trialplate.spec.registration import AdapterIdentity, Registration
 from trialplate.spec.stages import Condition, StageChain, StageSpec
 
 STAGES = ("reached", "grasped", "lifted", "transported", "released", "stable")
@@ -44,6 +46,11 @@ ROLES = {
     "null": "null",
     "random": "random",
     "oracle": "oracle",
+}
+POLICIES = {
+    "vla-small": "ws://127.0.0.1:8000",
+    "vla-large": "openpi+ws://10.0.0.7:8000",
+    "diffusion-7": "policies/diffusion.py:make",
 }
 SHARES = {"vla-small": 0.72, "vla-large": 0.9, "diffusion-7": 0.6, "null": 0.0, "random": 0.02, "oracle": 1.0}
 
@@ -88,12 +95,27 @@ def outcome(arm: str, number: int, *, climbed: int, ordinal: int, **changes: Any
         "termination": "policy_stop" if passed else "step_limit", "control_steps": 212 if passed else 300,
         "trace_content_sha256": "e" * 64, "initial_state_sha256": f"{number:064x}",
     }  # fmt: skip
+    values |= {"conduct": conduct(arm, steps=changes.get("control_steps", values["control_steps"]))}
     return Outcome(**(values | changes))
+
+
+def conduct(arm: str, *, steps: int, rejected: int = 0) -> Conduct:
+    """What an attempt of so many control steps looks like on the wire; only the served models are metered."""
+    calls = -(-steps // 8) + rejected
+    usage = {"requests": calls, "input_tokens": 900 * calls, "output_tokens": 40 * calls, "cost": None}
+    return Conduct(
+        calls=calls, calls_executed=calls - rejected, calls_rejected=rejected, short_chunks=1,
+        rows_proposed=50 * calls, rows_executed=steps, rows_dropped=42 * calls, rows_discarded=8 * calls - steps,
+        usage=usage if arm == "vla-small" else None, usage_reason=None if arm == "vla-small" else "not_metered",
+        echo={"vla-small": "policy", "vla-large": "client"}.get(arm, "harness"),
+        action_low=(-0.8, -1.0), action_high=(0.9, -1.0 if arm == "diffusion-7" else 1.0),
+    )  # fmt: skip
 
 
 def errored(made: Outcome, reason: str = "policy_exception", note: str = "shape (7,) expected, got (6,)") -> Outcome:
     return replace(
         made, status=Status.ERROR, reason=reason, stages=(), success_once=None, success_final=None,
+        conduct=conduct(made.arm, steps=40, rejected=1),
         first_failed_stage=None, termination="fault", control_steps=40, notes=(note,),
     )  # fmt: skip
 
@@ -138,22 +160,62 @@ def strip(seed: int, *, frames: int = 6, size_px: int = 128) -> bytes:
     return buffer.getvalue()
 
 
+def wire_identity(name: str, role: str, number: int) -> dict[str, Any]:
+    """What a lock says about identity and wire: a served model, one with adapters, and programs of this process."""
+    found: dict[str, Any] = {"kind": "diagnostic" if role != "arm" else "model"}
+    adapters: list[AdapterIdentity] = []
+    if role == "arm":
+        found |= {
+            "model": {"name": "example-vla", "revision": "2026-08"},
+            "checkpoint": {"ref": f"{name}/step-40000", "sha256": f"{number}" * 64, "verified": name == "vla-small"},
+            "normalization": {"stats_sha256": "3" * 64, "mode": "quantile"},
+            "policy_source_reason": "withheld",
+            "roles": [{"role": "planner", "name": "example-llm", "memory": "episode"}] if name == "vla-large" else [],
+        }
+    if name == "diffusion-7":
+        params = {"target": "proprio:ee_quat", "from": "quat_wxyz", "to": "quat_xyzw"}
+        adapters = [
+            AdapterIdentity(name=kind, version="1", params=params, source_sha256="4" * 64)
+            for kind in ("quat_reorder", "quat_reorder", "gripper_affine")
+        ]
+        found["adapters"] = [adapter.model_dump(mode="json") for adapter in adapters]
+    registration = Registration.model_validate_json(json.dumps(found))
+    return {
+        "registration": registration.model_dump(mode="json"),
+        "registration_sha256": registration.sha256(),
+        "adapters": [adapter.model_dump(mode="json") for adapter in adapters],
+        "declares": {
+            "expects": {
+                "instruction": role == "arm", "cameras": [{"name": "wrist"}] if role == "arm" else [],
+                "proprio": [{"name": "joint_pos"}], "meta": [],
+            },
+            "chunk_length": 50 if role == "arm" else None,
+            "declared_by": "operator" if name == "vla-large" else "policy",
+        },
+        "contract": {
+            "observation_sha256": "5" * 64, "action_sha256": "6" * 64, "policy_spec_sha256": "7" * 64,
+            "unused_channels": ["camera:primary"] if role == "arm" else [],
+        },
+    }  # fmt: skip
+
+
 def lock_document(roles: Mapping[str, str] = ROLES, **protocol: Any) -> dict[str, Any]:
     """A lock as ``trialplate.lock`` writes it, with made digests."""
     registered = {
         "schema": "trialplate.protocol/1", "name": "pick-place-01",
         "question": "Does vla-large place the red block on the green target in at least four of five scenarios?",
-        "run_class": "confirmatory", "suite": {"name": "pick-place", "version": "1", "body": "own", "repeats": 1},
+        "run_class": "confirmatory",
+        "suite": {"name": "pick-place", "version": "1", "body": "own", "repeats": 1, "plan": "custom"},
         "arms": [], "budgets": {"max_steps": None, "call_timeout_s": 180.0}, "schedule": {"order": "shuffled"},
-        "fault_table": {}, "analysis": {"confidence": 0.95, "denominator": "initiated_minus_excluded"}, "claims": [],
+        "fault_table": {}, "analysis": {"confidence": 0.95, "denominator": "measured"}, "claims": [],
     }  # fmt: skip
     arms = [
         {
-            "name": name, "policy": f"control:{name}" if role != "arm" else f"policies/{name}.py:make",
+            "name": name, "policy": f"control:{name}" if role != "arm" else POLICIES.get(name, "a.b:c"),
             "reference": f"made.policies:{name}", "role": role, "privileged": role == "oracle",
             "profile": "rgb-two-cameras" if name != "diffusion-7" else "rgb-wrist", "options": {},
             "weights": [] if role != "arm" else [{"path": "w.safetensors", "size_bytes": 10, "sha256": "a" * 64}],
-            "replan_interval": 8, "registration_sha256": f"{n:064x}",
+            "replan_interval": 8, **wire_identity(name, role, n),
             "source": {"module": "made", "source_sha256": "b" * 64, "git_revision": None,
                        "git_revision_reason": "not_a_checkout", "dirty": None},
         }
@@ -168,7 +230,7 @@ def lock_document(roles: Mapping[str, str] = ROLES, **protocol: Any) -> dict[str
             "name": "pick-place", "version": "1", "body": "own", "instruction": "pick up the red block",
             "sources": {"files": 24, "sha256": "e" * 64}, "manifest_sha256": "f" * 64, "scenarios": len(SCENARIOS),
             "chain": chain().model_dump(mode="json"), "columns": [], "max_steps": 300,
-            "fault_table": {"policy_exception": "ERROR", "interrupted": "ERROR"},
+            "fault_table": {"policy_exception": "ERROR", "interrupted": "ERROR"}, "errors_rule": "void",
         },
         "distributions": {name: {"version": "4.0.0", "record_sha256": "1" * 64} for name in ("mujoco", "numpy")},
         "machine": {"processor": "Example CPU @ 2.50GHz", "architecture": "x86_64", "python": "3.11.9"},
@@ -200,14 +262,16 @@ def report_data(
     rules: Sequence[ThresholdClaim] = (),
     blockers: Sequence[str] = (),
     comparisons: Sequence[tuple[str, str]] = (),
+    errors_rule: ErrorsRule = "void",
     pictures: bool = True,
     **changes: Any,
 ) -> ReportData:
     """The whole input of a report."""
     chosen = [o for o in (outcomes() if made is None else made) if o.arm in roles]
     analysis = analyse_outcomes(
-        chosen, planned=dict.fromkeys(roles, len(SCENARIOS)), stages=STAGES, comparisons=comparisons
-    )
+        chosen, planned=dict.fromkeys(roles, len(SCENARIOS)), stages=STAGES, comparisons=comparisons,
+        errors_rule=errors_rule, tested=[name for name, role in roles.items() if role == "arm"],
+    )  # fmt: skip
     claims: tuple[Claim, ...] = judge_claims(analysis, rules, blockers)
     media = {
         o.trial_id: Media(reason="nothing was recorded") if o.status is Status.ERROR else
@@ -219,6 +283,7 @@ def report_data(
         "lock": lock_document(roles), "lock_sha256": "9f" * 32, "suite": SUITE, "analysis": analysis,
         "claims": claims, "outcomes": tuple(chosen), "media": media if pictures else {},
         "identity": {"run": "ab" * 16, "journal records": 817, "journal head": "cd" * 32},
+        "latency": {name: Latency(p50_us=38_200 + n, p95_us=1_204_000) for n, name in enumerate(roles)},
     }  # fmt: skip
     return ReportData(**(values | changes))
 

@@ -14,7 +14,7 @@ from made_campaign import ROLES, full_report_data, lock_document, outcome, outco
 
 from trialplate.claims import wording
 from trialplate.record import Outcome
-from trialplate.report import Media, build_report, render_report
+from trialplate.report import Change, Media, build_report, render_report
 from trialplate.spec.protocol import ThresholdClaim
 
 VOID_TAGS = {"meta", "img", "br", "hr", "link", "input"}
@@ -176,7 +176,7 @@ def test_one_claim_is_the_verdict_of_the_page() -> None:
 def test_a_run_without_claims_says_so_and_leaves_unregistered_sections_out() -> None:
     text = Page(small()).text
     assert wording.TEMPLATES["no_claims"] in text and "Registered comparisons" not in text
-    assert re.findall(r"<h2><span>(\d+)</span>", small()) == [str(n) for n in range(1, 9)]
+    assert re.findall(r"<h2><span>(\d+)</span>", small()) == [str(n) for n in range(1, 10)]
 
 
 def test_every_slice_cell_holds_its_counts_and_not_only_a_colour() -> None:
@@ -250,6 +250,79 @@ def test_the_stages_are_printed_with_the_conditions_of_the_lock() -> None:
 def test_an_arm_without_any_episode_is_shown_without_a_rate() -> None:
     html = render_report(report_data([], roles={"vla-small": "arm"}))
     assert "0 initiated" in html and "incomplete_coverage" in html
+
+
+def test_both_rates_and_the_bounds_stand_on_the_card_of_an_arm_with_errors() -> None:
+    data = report_data(roles={"diffusion-7": "arm"}, errors_rule="bounds", pictures=False)
+    arm = data.analysis.arms[0]
+    assert (arm.counts.measured, arm.counts.valid, arm.counts.errored) == (68, 65, 3)
+    card = Page(between(render_report(data), '<ul class="arms">', "</ul>") + "</ul>").text
+    share, low, high = 100 * arm.counts.passed / 65, 100 * arm.counts.passed / 68, 100 * (arm.counts.passed + 3) / 68
+    assert f"{arm.counts.passed} /68" in card and f"over valid ({arm.counts.passed} of 65)" in card
+    assert f"{share:.3g}" in card and "with 3 errored" in card
+    assert f"bounds {int(low * 10) / 10}" in card and f"to {-int(-high * 10 // 1) / 10}" in card
+
+
+def test_the_passport_of_an_arm_tells_what_was_seen_from_what_was_told_and_what_nobody_knows() -> None:
+    section = between(full(), '<section id="tested">', "</section>")
+    small_arm = between(section, "<h3>vla-small", "</article>")
+    assert re.search(r'class="verified"><dt>Checkpoint</dt><dd>vla-small/step-40000', small_arm)
+    assert re.search(r'class="told"><dt>Model</dt><dd>example-vla · revision 2026-08', small_arm)
+    assert re.search(r'class="unknown"><dt>Policy source</dt><dd>withheld', small_arm)
+    assert re.search(r'class="unknown"><dt>Preprocessing</dt><dd>not reported', small_arm)
+    assert "ws://127.0.0.1:8000" in small_arm and "<dd>camera:primary</dd>" in small_arm
+    large_arm = between(section, "<h3>vla-large", "</article>")
+    assert "Role: planner" in large_arm and "example-llm · memory episode" in large_arm
+    assert "said by the operator" in large_arm and "said by the operator" not in small_arm
+
+
+def test_a_conversion_that_is_made_twice_stands_there_twice() -> None:
+    arm = between(between(full(), '<section id="tested">', "</section>"), "<h3>diffusion-7", "</article>")
+    assert re.findall(r"<li><b>(\w+)</b>", arm) == ["quat_reorder", "quat_reorder", "gripper_affine"]
+    assert wording.TEMPLATES["no_adapters"] in between(full(), "<h3>vla-small", "</article>")
+
+
+def test_calls_rows_and_usage_are_printed_and_what_is_not_metered_is_never_a_zero() -> None:
+    section = between(full(), "<h3>Calls and rows</h3>", "</section>")
+    conduct = full_report_data().analysis.arm("vla-small").conduct
+    assert conduct is not None
+    tokens, calls = conduct.usage["input_tokens"].value, f"{conduct.calls:,}".replace(",", "\u202f")
+    row = between(section[section.index("What it took") :], '<th scope="row">vla-small', "</tr>")
+    assert f"<td>{calls}</td>" in between(section, '<th scope="row">vla-small', "</tr>")
+    assert f"{tokens:,}".replace(",", "\u202f") in row and "not reported" in row and "the policy" in row
+    other = between(section[section.index("What it took") :], '<th scope="row">vla-large', "</tr>")
+    assert other.count("not metered") == 4 and "our client" in other and ">0<" not in other
+    assert "38.2\u00a0ms" in row and "1.2\u00a0s" in row
+
+
+def test_a_leak_and_an_exploratory_identity_are_said_at_the_top_and_at_the_arm() -> None:
+    made = [replace(o, blinding="compromised") if n < 2 else o for n, o in enumerate(only("vla-large"))]
+    data = report_data(made, roles={"vla-large": "arm"}, pictures=False, exploratory={"vla-large": ["7" * 64]})
+    html = render_report(data)
+    head = between(html, '<ul class="warnings"', "</ul>")
+    assert "disclosed on 2 of 68 attempts" in head and "run under another identity" in head
+    assert "compromised on 2 of 68" in html and "7" * 64 in html
+    assert data.analysis.arms[0].counts.initiated == 68  # they stay counted
+    assert "leak" not in between(full(), '<ul class="warnings"', "</ul>")
+
+
+def test_a_number_that_never_changed_is_pointed_out_for_arms_under_test_only() -> None:
+    head = between(full(), '<ul class="warnings"', "</ul>")
+    assert "diffusion-7: these numbers never changed" in head and "null: these" not in head
+
+
+def test_a_change_of_practice_is_told_with_its_first_attempt() -> None:
+    change = Change(first_attempt="000040-0", change="another lamp", at="2026-09-26T09:15:00.000000Z")
+    html = render_report(report_data(roles={"vla-large": "arm"}, pictures=False, changes=(change,)))
+    assert "From attempt 000040-0 on: another lamp (2026-09-26T09:15:00.000000Z)" in html
+
+
+def test_the_plan_is_named_unless_it_is_of_the_readers_own_making() -> None:
+    data = report_data(roles={"vla-large": "arm"}, pictures=False)
+    suite = data.lock["protocol"]["suite"]
+    lock = lock_document({"vla-large": "arm"}, suite=suite | {"plan": "full"})
+    assert "<dt>Plan</dt><dd>full</dd>" in render_report(replace(data, lock=lock))
+    assert "<dt>Plan</dt>" not in full()
 
 
 @pytest.mark.parametrize("word", ["best", "significant", "proves", "equal", "outperforms", "better", "winner"])
