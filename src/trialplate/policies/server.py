@@ -26,6 +26,7 @@ from trialplate.errors import HarnessFault, Unavailable, UsageError
 from trialplate.policies.batching import Ask, Batcher, Delivery, Job
 from trialplate.policies.charging import charged
 from trialplate.policies.connection import seconds
+from trialplate.policies.receiving import Lender, ReceivingConnection
 from trialplate.policies.sessions import Begin, Decide, Dialect, Session, Step
 from trialplate.record import EpisodeInfo
 from trialplate.spec.channels import PolicySpec
@@ -71,7 +72,7 @@ class ServeSettings:
             )
 
 
-class _Connection(ServerConnection):
+class _Connection(ReceivingConnection):
     """A connection that says when it is gone."""
 
     lost: Callable[[], None] | None = None
@@ -89,10 +90,6 @@ class _Connection(ServerConnection):
         if self.lost is not None:
             self.lost()
 
-    def inside_a_message(self) -> bool:
-        """Return whether a message has begun to come in and is not complete."""
-        return bool(self.protocol.reader.buffer) or self.protocol.current_size is not None
-
 
 class PolicyServer:
     """Serves one policy. Used as an asynchronous context manager, in a running loop."""
@@ -101,6 +98,7 @@ class PolicyServer:
         self._batcher, self._dialect, self._settings = batcher, dialect, settings
         self._single = declared.state == "instance"
         self._most = 1 if self._single else max(16, min(MOST_CONNECTIONS, BUFFER_BYTES // dialect.limit_bytes))
+        self._lender = Lender()
         self._seated: set[_Connection] = set()
         self._asked: dict[_Connection, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
@@ -171,6 +169,7 @@ class PolicyServer:
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{why}: {len(self._seated)} connected, at most {self._most}\n"
             )
         self._seated.add(connection)
+        connection.lender = self._lender
         connection.lost = partial(self._leave, connection)
         return None
 

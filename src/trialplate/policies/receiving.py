@@ -1,0 +1,108 @@
+"""A server's WebSocket connection that takes a large message in with one copy.
+
+The general way of ``websockets`` reads in pieces, joins them, cuts the frame out and unmasks it: four copies of every
+look at the world. Here a large frame is read into memory that is lent for the time of reading, and unmasked once into
+the message. Everything else, and every frame that is out of the ordinary, goes the general way. Source: RFC 6455.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.frames import BINARY, Frame
+from websockets.protocol import OPEN
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # the same in Python, where the extension was not built
+    from websockets.utils import apply_mask
+
+LARGE_BYTES = 2**15
+_PIECE_BYTES = 2**16
+_SPARE = 4
+
+
+class Lender:
+    """Memory for frames that are being read: as much as the frames in flight, and a few spare pieces."""
+
+    def __init__(self) -> None:
+        self._spare: list[bytearray] = []
+
+    def lend(self, size: int) -> bytearray:
+        """Return memory of at least ``size`` bytes."""
+        for index, piece in enumerate(self._spare):
+            if size <= len(piece) <= 2 * size:
+                return self._spare.pop(index)
+        return bytearray(size)
+
+    def take_back(self, piece: bytearray) -> None:
+        """Keep a piece for the next frame."""
+        self._spare.append(piece)
+        if len(self._spare) > _SPARE:
+            self._spare.pop(0)
+
+
+class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
+    """A connection whose bytes are read into memory that it names. ``lender``: set by the server."""
+
+    lender = Lender()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._piece = memoryview(bytearray(_PIECE_BYTES))
+        self._frame: bytearray | None = None
+        self._key = b""
+        self._size = self._filled = 0
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        if self._frame is None:
+            return self._piece
+        return memoryview(self._frame)[self._filled : self._size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take in the bytes that were read."""
+        if self._frame is None:
+            data = self._piece[:nbytes]
+            if not self._begins_a_large_frame(data):
+                self.data_received(bytes(data))
+            return
+        self._filled += nbytes
+        if self._filled == self._size:
+            self._complete(self._frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a frame that will not be completed."""
+        self._frame = None
+        super().connection_lost(exc)
+
+    def inside_a_message(self) -> bool:
+        """Return whether a message has begun to come in and is not complete."""
+        protocol = self.protocol
+        return self._frame is not None or bool(protocol.reader.buffer) or protocol.current_size is not None
+
+    def _begins_a_large_frame(self, data: memoryview) -> bool:
+        """Begin to read a large frame in place, if ``data`` is the first part of an ordinary one and nothing else."""
+        protocol, used = self.protocol, len(data)
+        if used < 14 or data[0] != 0x82 or data[1] not in (0xFE, 0xFF) or protocol.state is not OPEN:
+            return False
+        header = 8 if data[1] == 0xFE else 14
+        size = int.from_bytes(data[2 : header - 4], "big")
+        if size < LARGE_BYTES or size > (protocol.max_message_size or 0) or used >= header + size:
+            return False
+        if protocol.reader.buffer or protocol.current_size is not None or protocol.extensions:
+            return False
+        self._key, self._size, self._filled = bytes(data[header - 4 : header]), size, used - header
+        self._frame = self.lender.lend(size)
+        self._frame[: self._filled] = data[header:]
+        return True
+
+    def _complete(self, frame: bytearray) -> None:
+        self._frame = None
+        message = apply_mask(memoryview(frame)[: self._size], self._key)
+        self.lender.take_back(frame)
+        with suppress(EOFError):  # the connection is closing: nobody reads any more
+            self.process_event(Frame(BINARY, message))
