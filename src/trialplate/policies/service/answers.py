@@ -78,12 +78,13 @@ class Pieces(Response):
         super().init_headers({**(headers or {}), "cache-control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the body."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        """Send the body; before a WebSocket is accepted this is its refusal."""
+        kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+        await send({"type": f"{kind}.start", "status": self.status_code, "headers": self.raw_headers})
         body = memoryview(self.body)
         for start in range(0, len(body), PIECE_BYTES):
             piece = bytes(body[start : start + PIECE_BYTES])
             more = start + PIECE_BYTES < len(body)
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+            await send({"type": f"{kind}.body", "body": piece, "more_body": more})
         if not body:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await send({"type": f"{kind}.body", "body": b"", "more_body": False})

@@ -33,16 +33,16 @@ def token_from(path: Path) -> str:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"token file {path}: expected a plain file, not a link: {error.strerror}") from None
-    with os.fdopen(file, "rb") as opened:
-        facts = os.fstat(opened.fileno())
+    try:
+        facts = os.fstat(file)
         if not stat.S_ISREG(facts.st_mode):
             raise UsageError(f"token file {path} is not a plain file")
         if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
             mode = oct(stat.S_IMODE(facts.st_mode))
-            raise UsageError(
-                f"token file {path} has mode {mode}; others could use it: give it mode 0600 and be its owner"
-            )
-        text = opened.read(128).decode("ascii", "replace").strip()
+            raise UsageError(f"token file {path} has mode {mode}; others could use it: be its owner, with mode 0600")
+        text = os.read(file, 128).decode("ascii", "replace").strip()
+    finally:
+        os.close(file)
     if not _FORM.fullmatch(text):
         raise UsageError(f"token file {path} holds no token of 64 hex digits; remove it and a new one is made")
     return text
