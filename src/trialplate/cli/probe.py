@@ -1,0 +1,89 @@
+"""The command group ``trialplate probe``: hold what a world sends against what it declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from trialplate.cli.output import NO, YES, emit, table
+from trialplate.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from trialplate.interfaces import Suite
+    from trialplate.policies.probing import Finding
+    from trialplate.spec.protocol import Protocol
+
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+
+
+def register(app: App) -> None:
+    """Add this group's commands."""
+    group = App(name="probe", help="Hold what a world sends against what it declares.")
+    group.command(env)
+    app.command(group)
+
+
+def env(protocol: Path, /, *, profile: str | None = None, scenario: str | None = None, json: Json = False) -> int:
+    """Put the world of a protocol into known states: a hand pose, an open and a closed gripper, a colour card.
+
+    Exits with 1 when a channel contradicts its declaration, and when one with a convention could not be probed.
+
+    Parameters
+    ----------
+    protocol
+        The protocol file (TOML).
+    profile
+        Only this observation profile; by default every profile that an arm uses.
+    scenario
+        The scenario whose world is probed; by default the first of the protocol.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+    from trialplate.registry import load_suite
+
+    checked = api.load_protocol(protocol).protocol
+    suite = load_suite(checked.suite.name)
+    found = {
+        name: _probed(checked, suite, profile=name, scenario=scenario) for name in _profiles(checked, suite, profile)
+    }
+    good = all(finding.verdict == "agrees" for findings in found.values() for finding in findings)
+
+    def text() -> None:
+        for name, findings in found.items():
+            rows = [(f.channel, f.probe, f.declared, f.verdict, f.detail) for f in findings]
+            table(f"{suite.name}, profile {name}", ("channel", "probe", "declared", "verdict", "seen"), rows)
+        print("declared and sent agree" if good else "NOT CONFIRMED: a channel contradicts, or could not be probed")
+
+    profiles = {name: [finding.document() for finding in findings] for name, findings in found.items()}
+    emit({"suite": suite.name, "agrees": good, "profiles": profiles}, as_json=json, text=text)
+    return YES if good else NO
+
+
+def _profiles(protocol: Protocol, suite: Suite, profile: str | None) -> list[str]:
+    from trialplate.lock import arm_place
+
+    if profile is None:
+        return list(dict.fromkeys(arm_place(arm, suite)[1] for arm in protocol.arms))
+    if profile not in suite.profiles:
+        raise UsageError(f"suite {suite.name} has no profile {profile!r}{nearest(profile, suite.profiles)}")
+    return [profile]
+
+
+def _probed(protocol: Protocol, suite: Suite, *, profile: str, scenario: str | None) -> list[Finding]:
+    from trialplate.admission import select_scenarios
+    from trialplate.policies.probing import probe_environment
+    from trialplate.registry import load_attribute
+
+    selected = {item.id: item for item in select_scenarios(protocol, suite)}
+    name = next(iter(selected)) if scenario is None else scenario
+    if name not in selected:
+        raise UsageError(f"the protocol has no scenario {name!r}{nearest(name, selected)}", code="unknown_scenario")
+    world = load_attribute(suite.environment)(body=protocol.suite.body, profile=profile)
+    try:
+        world.reset(selected[name], seed=0)
+        return probe_environment(world, suite.profiles[profile])
+    finally:
+        world.close()
