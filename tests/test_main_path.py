@@ -39,10 +39,10 @@ def test_the_readme_runs_verbatim(tmp_path: Path) -> None:
 
 def test_the_public_surface_is_pinned() -> None:
     assert trialplate.__all__ == [
-        "ActionChunk", "Campaign", "EpisodeInfo", "EvidenceError", "HarnessFault", "LockError", "Observation",
-        "Outcome",
-        "PolicyFault", "PolicySpec", "ProtocolError", "Stop", "TrialplateError", "UsageError", "analyse", "judge",
-        "load_protocol", "lock", "report", "run", "score", "verify",
+        "ActionChunk", "ActionComponent", "ActionSpec", "CameraSpec", "Campaign", "ContractFault", "EpisodeInfo",
+        "EvidenceError", "GripperRange", "HarnessFault", "LockError", "Observation", "ObservationSpec", "Outcome",
+        "PolicyDecision", "PolicyFault", "PolicySpec", "ProprioSpec", "ProtocolError", "Stop", "TrialplateError",
+        "Usage", "UsageError", "analyse", "judge", "load_protocol", "lock", "report", "run", "score", "verify",
     ]  # fmt: skip
     for name in trialplate.__all__:
         assert getattr(trialplate, name) is not None

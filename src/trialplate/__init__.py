@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trialplate.api import Campaign, analyse, judge, load_protocol, lock, report, run, score, verify
     from trialplate.errors import (
+        ContractFault,
         EvidenceError,
         HarnessFault,
         LockError,
@@ -33,8 +34,16 @@ if TYPE_CHECKING:
         TrialplateError,
         UsageError,
     )
-    from trialplate.record import ActionChunk, EpisodeInfo, Observation, Outcome, Stop
-    from trialplate.spec.channels import PolicySpec
+    from trialplate.record import ActionChunk, EpisodeInfo, Observation, Outcome, PolicyDecision, Stop, Usage
+    from trialplate.spec.channels import (
+        ActionComponent,
+        ActionSpec,
+        CameraSpec,
+        GripperRange,
+        ObservationSpec,
+        PolicySpec,
+        ProprioSpec,
+    )
 
 _HOME = {
     **dict.fromkeys(
@@ -43,6 +52,7 @@ _HOME = {
     ),
     **dict.fromkeys(
         (
+            "ContractFault",
             "EvidenceError",
             "HarnessFault",
             "LockError",
@@ -53,24 +63,47 @@ _HOME = {
         ),
         "trialplate.errors",
     ),
-    **dict.fromkeys(("ActionChunk", "EpisodeInfo", "Observation", "Outcome", "Stop"), "trialplate.record"),
-    "PolicySpec": "trialplate.spec.channels",
+    **dict.fromkeys(
+        ("ActionChunk", "EpisodeInfo", "Observation", "Outcome", "PolicyDecision", "Stop", "Usage"),
+        "trialplate.record",
+    ),
+    **dict.fromkeys(
+        (
+            "ActionComponent",
+            "ActionSpec",
+            "CameraSpec",
+            "GripperRange",
+            "ObservationSpec",
+            "PolicySpec",
+            "ProprioSpec",
+        ),
+        "trialplate.spec.channels",
+    ),
 }
 
 __all__ = [
     "ActionChunk",
+    "ActionComponent",
+    "ActionSpec",
+    "CameraSpec",
     "Campaign",
+    "ContractFault",
     "EpisodeInfo",
     "EvidenceError",
+    "GripperRange",
     "HarnessFault",
     "LockError",
     "Observation",
+    "ObservationSpec",
     "Outcome",
+    "PolicyDecision",
     "PolicyFault",
     "PolicySpec",
+    "ProprioSpec",
     "ProtocolError",
     "Stop",
     "TrialplateError",
+    "Usage",
     "UsageError",
     "analyse",
     "judge",
