@@ -60,7 +60,7 @@ class Listener:
             access_log=False, server_header=False, date_header=False, proxy_headers=False,
             ws_max_size=max_frame_bytes, ws_ping_interval=PING_INTERVAL_S, ws_ping_timeout=None,
             ws_per_message_deflate=False, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES, backlog=128,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES, backlog=1024,
         )  # fmt: skip
         self._ready = threading.Event()
         self._server = _Server(config, self._ready)
