@@ -12,6 +12,12 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from trialplate.policies.handshake import policy_hello_message
+from trialplate.policies.message_writing import close_message, ready_message
+from trialplate.policies.wire import own
+from trialplate.spec.channels import PolicySpec
+from trialplate.spec.registration import Registration
+
 QUIET = logging.getLogger("trialplate.tests.quiet")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
@@ -72,3 +78,48 @@ def closed_port() -> Iterator[int]:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
+
+
+Answer = Callable[[dict[str, Any]], "bytes | str | dict[str, Any] | None"]
+
+
+@contextmanager
+def own_server(hello: bytes | str, answer: Answer, *, port: int = 0, **options: Any) -> Iterator[str]:
+    """Send ``hello``, then answer each request with an id by what ``answer`` returns; a map is encoded."""
+
+    def converse(connection: ServerConnection) -> None:
+        connection.send(hello)
+        for frame in connection:
+            message = own.decode(frame, max_bytes=2**27)
+            reply = answer(message)
+            if reply is not None:
+                connection.send(own.encode(reply) if isinstance(reply, dict) else reply)
+
+    with websocket_server(converse, port=port, **options) as uri:
+        yield uri
+
+
+def hello_of(
+    declared: PolicySpec, registration: Registration | None = None, *, max_message_bytes: int = 2**26, **changed: Any
+) -> bytes:
+    """Return a policy server's hello, with members changed."""
+    message = policy_hello_message(
+        declared, registration or Registration(), encodings=("msgpack",), max_message_bytes=max_message_bytes
+    )
+    return own.encode({**message, **changed})
+
+
+def honest(message: dict[str, Any], **changed: Any) -> dict[str, Any] | None:
+    """Return what an honest server answers, with members of a decision changed."""
+    if message["type"] == "reset":
+        return {**ready_message(message["episode"]), "id": message["id"]}
+    if message["type"] == "close":
+        return {**close_message(), "id": message["id"]}
+    if message["type"] != "observation":
+        return None
+    echoed = {key: message[key] for key in ("protocol", "episode", "call_index", "observation_id", "registration")}
+    decision = {
+        **echoed, "type": "decision", "id": message["id"], "chunk": {"vectors": [[1.0, 0.5]]}, "usage": None,
+        "usage_reason": "not_metered", "latency_ms": None, "latency_ms_reason": "not_metered",
+    }  # fmt: skip
+    return {**decision, **changed}

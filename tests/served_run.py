@@ -14,7 +14,8 @@ import numpy as np
 
 from trialplate.errors import RECOVERABLE_FAULTS, PolicyFault, TrialplateError
 from trialplate.interfaces import Scenario
-from trialplate.policies.rendezvous import Rendezvous, ServedActor
+from trialplate.policies.rendezvous import Rendezvous
+from trialplate.policies.served import ServedActor
 from trialplate.policies.service import Counts, Desk, Listener, service_app
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.validation import validate_chunk
@@ -85,7 +86,7 @@ class ServedRun:
 
     def _run(self) -> None:
         for number in range(self.episodes):
-            if not self.table.wait_for_next():
+            if not self.table.wait_for_next(f"{number:06d}"):
                 return
             self.started += 1
             registered = self.desk.registered[self.terms.arm].sha256()

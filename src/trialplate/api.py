@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trialplate.admission import admit, select_scenarios
 from trialplate.claims.gate import Claim, judge_claims
+from trialplate.comparison import SideBySide, compare_campaigns
 from trialplate.errors import EvidenceError, LockError, ProtocolError, UsageError
 from trialplate.lock import Lock, lock_bytes, lock_document, read_lock
 from trialplate.record import Outcome
@@ -158,6 +159,11 @@ def verify(campaign: Campaign | str | Path) -> Verdict:
     return verify_campaign(_folder(campaign))
 
 
+def compare(a: Campaign | str | Path, b: Campaign | str | Path) -> SideBySide:
+    """Put two campaigns side by side. They are never pooled, and not comparable where anything registered differs."""
+    return compare_campaigns(read_campaign(_folder(a)), read_campaign(_folder(b)))
+
+
 def render(
     campaign: Campaign | str | Path, trial: str, *, into: str | Path, fps: int = 20, size_px: int = 320
 ) -> list[Path]:
@@ -177,8 +183,10 @@ __all__ = [
     "LoadedProtocol",
     "Lock",
     "ProtocolError",
+    "SideBySide",
     "Verdict",
     "analyse",
+    "compare",
     "judge",
     "load_protocol",
     "lock",

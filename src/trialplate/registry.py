@@ -18,11 +18,18 @@ def suite_names() -> tuple[str, ...]:
 
 
 def load_suite(name: str) -> Suite:
-    """Return an installed suite. Raises UsageError with the nearest names when there is none such."""
+    """Return an installed suite. Raises UsageError with the nearest names when there is none such.
+
+    One whose declarations are refused (a privileged channel: code ``privileged_channel``) is refused with the reason.
+    """
     points = _suite_points()
     if name not in points:
         raise UsageError(f"unknown suite {name!r}{nearest(name, points)}", code="unknown_suite")
-    suite = points[name].load()
+    try:
+        suite = points[name].load()
+    except (ImportError, AttributeError, ValueError) as error:
+        code = "privileged_channel" if "privileged_channel" in str(error) else "bad_entry_point"
+        raise UsageError(f"suite {name!r} cannot be loaded: {error}", code=code) from error
     if not isinstance(suite, Suite):
         raise UsageError(
             f"entry point {name!r} of {SUITES} is {type(suite).__name__}, expected trialplate.interfaces.Suite",

@@ -11,11 +11,17 @@ import pytest
 from cyclopts import App
 
 import trialplate
+from trialplate.admission import admit
 from trialplate.cli import app
-from trialplate.errors import HARNESS_FAULTS, POLICY_FAULTS
+from trialplate.errors import CONTRACT_FAULTS, DEFAULT_STATUS, HARNESS_FAULTS, POLICY_FAULTS
+from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.conversions import CONVERSIONS
+from trialplate.policies.matching import as_suite, compare
+from trialplate.policies.openpi_mapping import OpenpiMapping
 from trialplate.registry import load_suite
 from trialplate.spec import protocol
-from trialplate.spec.protocol import cross_faults, read_toml, structure_faults
+from trialplate.spec.protocol import read_toml, structure_faults
+from trialplate.spec.registration import Registration
 from trialplate.store import layout
 from trialplate.store.findings import STAGE_NAMES
 
@@ -99,13 +105,45 @@ def test_every_make_target_that_is_named_exists(page: str) -> None:
 # -- protocol page ---------------------------------------------------------------------------------------------
 
 
-def test_the_protocol_on_the_page_is_valid() -> None:
-    (text,) = _blocks(DOCS / "protocol.md", "toml")
-    raw = read_toml(text, source="docs/protocol.md")
-    parsed, faults = structure_faults(raw)
-    assert faults == []
-    assert parsed is not None
-    assert cross_faults(raw) == []
+def _protocols(page: str) -> list[str]:
+    """Return every protocol of a page; a block that only has arms stands below the head of the whole one."""
+    whole = _blocks(DOCS / "protocol.md", "toml")[0]
+    head = whole[: whole.index("[[arms]]")]
+    return [text if text.startswith("schema") else head + text for text in _blocks(DOCS / page, "toml")]
+
+
+@pytest.mark.parametrize("page", ["protocol.md", "policies.md"])
+def test_every_protocol_on_a_page_is_admitted(page: str, tmp_path: Path) -> None:
+    protocols = _protocols(page)
+    assert len(protocols) >= 5
+    for text in protocols:
+        for arm in read_toml(text, source=page)["arms"]:
+            for name in (arm["policy"].partition(":")[0], *arm.get("weights", ())):
+                if name.endswith((".py", ".npz")):
+                    (tmp_path / name).parent.mkdir(exist_ok=True)
+                    (tmp_path / name).touch()
+        admit(text, source=page, base=tmp_path)
+
+
+@pytest.mark.parametrize("page", ["protocol.md", "policies.md"])
+def test_every_arm_on_a_page_that_an_operator_declares_fits_the_suite_behind_its_adapters(page: str) -> None:
+    suite, looked_at = load_suite("pick-place"), set()
+    for text in _protocols(page):
+        parsed, faults = structure_faults(read_toml(text, source=page))
+        assert parsed is not None, faults
+        for arm in parsed.arms:
+            if arm.scheme not in ("openpi", "served", "mailbox"):
+                continue
+            chain = AdapterChain(arm.adapters, suite.profiles[arm.profile or suite.default_profile], suite.action)
+            declared = arm.declares or as_suite(arm.as_suite, chain.observation, chain.action)
+            match = compare(
+                chain.observation, chain.action, declared, replan_interval=arm.replan_interval, mapping=arm.mapping
+            )
+            assert match.problems == ()
+            if arm.scheme == "openpi":
+                OpenpiMapping(arm.mapping, declared.expects)
+            looked_at.add(arm.scheme)
+    assert looked_at == {"openpi", "served", "mailbox"}
 
 
 @pytest.mark.parametrize(
@@ -113,6 +151,8 @@ def test_the_protocol_on_the_page_is_valid() -> None:
     [
         ("`[suite]`", protocol.SuiteChoice),
         ("`[[arms]]`", protocol.ArmChoice),
+        ("`[arms.as_suite]`", protocol.AsTheSuite),
+        ("`[[arms.adapters]]`", protocol.AdapterChoice),
         ("`[budgets]`", protocol.Budgets),
         ("`[schedule]`", protocol.SchedulePlan),
         ("`[analysis]`", protocol.AnalysisPlan),
@@ -123,14 +163,42 @@ def test_every_field_of_a_table_is_documented(heading: str, model: type[protocol
     assert _table_rows("protocol.md", heading) == set(model.model_fields)
 
 
+def test_every_item_of_an_identity_is_documented() -> None:
+    told = {name for name in Registration.model_fields if not name.endswith("_reason")}
+    assert _table_rows("protocol.md", "`[arms.identity]`") == told - {"adapters", "server_metadata_sha256"}
+
+
 def test_every_top_level_name_is_documented() -> None:
     names = {field.alias or name for name, field in protocol.Protocol.model_fields.items()}
     tables = set(re.findall(r"^## `\[+(\w+)\]+`", _text(DOCS / "protocol.md"), flags=re.MULTILINE))
     assert _table_rows("protocol.md", "Top level") | tables == names
 
 
-def test_every_fault_is_documented() -> None:
-    assert _table_rows("protocol.md", "`[fault_table]`") == {*POLICY_FAULTS, *HARNESS_FAULTS}
+def test_every_fault_is_documented_with_its_class_and_its_default_status() -> None:
+    body = next(p for p in re.split(r"^## ", _text(DOCS / "protocol.md"), flags=re.MULTILINE) if p[:6] == "`[faul")
+    shown: dict[str, dict[str, str]] = {}
+    for line in body.splitlines():
+        if found := re.search(r"\(class `(\w+)`\)", line):
+            rows = shown[found[1]] = {}
+        elif line.startswith("| `"):
+            cells = line.split("|")
+            rows |= dict.fromkeys(re.findall(r"`(\w+)`", cells[1]), cells[2].strip())
+    classes = {"policy": POLICY_FAULTS, "protocol": CONTRACT_FAULTS, "infrastructure": HARNESS_FAULTS}
+    assert shown == {name: {code: DEFAULT_STATUS[code] for code in codes} for name, codes in classes.items()}
+
+
+def test_every_adapter_is_documented_with_its_parameters() -> None:
+    parameters = {name: {*shipped.required, *shipped.optional} for name, shipped in CONVERSIONS.items()}
+    parameters |= {"rename": {"to"}, "libero-state-8d": {"position", "rotation", "fingers", "to"}}
+    page = re.split(r"^## ", _text(DOCS / "policies.md"), flags=re.MULTILINE)
+    body = next(part for part in page if part.startswith("Bridging a difference"))
+    shown = {}
+    for line in body.splitlines():
+        cells = line.split("|")
+        if line.startswith("| `") and ":attr" not in cells[1]:
+            names = set(re.findall(r"`([\w-]+)`", cells[3]))
+            shown |= dict.fromkeys(re.findall(r"`([\w-]+)`", cells[1]), names)
+    assert shown == parameters
 
 
 # -- other pages -----------------------------------------------------------------------------------------------

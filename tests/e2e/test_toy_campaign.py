@@ -101,7 +101,8 @@ def test_without_a_registered_replacement_an_interrupted_attempt_stays_the_error
     assert {outcome.reason for outcome in errors} == {"interrupted"}
     assert [outcome.trial_id for outcome in errors] == ["000000"]
     analysis = api.analyse(outcomes, lock)
-    assert any(arm.state == "ERROR" and arm.rate.rate is None for arm in analysis.arms)
+    (arm,) = [arm for arm in analysis.arms if arm.counts.errored]
+    assert arm.bounds.error_low == arm.counts.passed / 12 and arm.bounds.error_high == (arm.counts.passed + 1) / 12
 
 
 def test_the_controls_of_the_toy_suite_qualify(tmp_path: Path) -> None:
@@ -210,7 +211,8 @@ def test_an_arm_that_does_not_fit_is_refused_before_anything_runs(toy_protocol: 
         "from trialplate.testing.toy import ACTION, STANDARD, Scripted\n"
         "class Arm(Scripted):\n"
         "    def spec(self):\n"
-        "        front = CameraSpec(name='front', height=8, width=8, layout='hwc', color='rgb', orientation='upright')\n"
+        "        size = {'height': 8, 'width': 8, 'layout': 'hwc', 'color': 'rgb', 'orientation': 'upright'}\n"
+        "        front = CameraSpec(name='front', **size)\n"
         "        hand = STANDARD.proprio[0].model_copy(update={'name': 'hnad'})\n"
         "        expects = STANDARD.model_copy(update={'cameras': (front,), 'proprio': (hand,)})\n"
         "        emits = ACTION.model_copy(update={'control_hz': 10.0})\n"

@@ -230,6 +230,23 @@ TEMPLATES: Mapping[str, str] = {
         "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"
         " lock, and another number."
     ),
+    "compare_refused": "Refused: {reason}. The numbers stand side by side and answer different questions:",
+    "compare_environment": "Below the protocol these differ; look here first when numbers do not agree:",
+    "compare_one_side": "{arm} stands in one campaign only.",
+    "compare_identity": "{arm} is not the same arm in both; its numbers are never pooled:",
+    "compare_same": "{arm}: all {pairs} episodes that began in the same state went the same way, step by step.",
+    "compare_nothing": "{arm}: no episode was measured in both from the same state.",
+    "order_dependent": (
+        "order_dependent: {arm}. {differ} of {pairs} episodes that began in the same state went another way under"
+        " another order of the trials, {results_differ} with another result. The policy remembers something across"
+        " episodes{or_seeds}."
+    ),
+    "or_seeds": ", or it draws from its seed, which is another one under another lock",
+    "not_reproduced": (
+        "not_reproduced: {arm}. {differ} of {pairs} episodes that began in the same state went another way in the"
+        " same order, {results_differ} with another result. Something that is neither locked nor seeded"
+        " decides{or_seeds}."
+    ),
     "no_media": "No pictures: {reason}.",
     "page_note": "This page was made from recorded evidence. It needs no network and runs no script.",
 }

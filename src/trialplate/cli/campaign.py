@@ -105,31 +105,38 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
 
     document = exam.analyse_campaign(campaign).document()
     emit(document, as_json=json, text=lambda: table("Success", RATE_HEADER, rate_rows(document)))
-    return YES if all(arm["state"] == "COMPLETE" for arm in document["arms"]) else NO
+    clean = all(arm["state"] == "COMPLETE" and not arm["counts"]["errored"] for arm in document["arms"])
+    return YES if clean else NO
 
 
-RATE_HEADER = ("arm", "k/N", "rate", "95% interval", "initiated", "errored", "excluded", "state")
+RATE_HEADER = ("arm", "k/N", "rate", "interval", "other rates", "error bounds", "errored", "excluded", "state")
 
 
 def rate_rows(document: dict[str, Any]) -> Sequence[tuple[str, ...]]:
-    """Return one line per arm: count, rate, interval, denominators and state."""
-    rows = []
-    for arm in document["arms"]:
-        counts, rate = arm["counts"], arm["rate"]
-        known = rate["rate"] is not None
-        rows.append(
-            (
-                arm["arm"],
-                f"{rate['k']}/{rate['n']}",
-                f"{rate['rate']:.3f}" if known else f"none ({rate['reason']})",
-                f"[{rate['wilson_low']:.3f}, {rate['wilson_high']:.3f}]" if known else "none",
-                str(counts["initiated"]),
-                str(counts["errored"]),
-                str(counts["excluded"]),
-                arm["state"],
-            )
-        )
-    return rows
+    """Return one line per arm: count, rates with the registered one first, interval, bounds and state."""
+    return [(arm["arm"], *rate_cells(arm)) for arm in document["arms"]]
+
+
+def rate_cells(arm: dict[str, Any]) -> tuple[str, ...]:
+    """Return what ``RATE_HEADER`` names after the arm. Bounds only where an episode errored."""
+    counts, rate, bounds = arm["counts"], arm["rate"], arm["bounds"]
+    known = rate["rate"] is not None
+    others = [
+        f"{other['rate']:.4f} over {other['denominator']}"
+        for other in arm["other_rates"]
+        if other["rate"] is not None
+    ]
+    bounded = known and counts["errored"]
+    return (
+        f"{rate['k']}/{rate['n']}",
+        f"{rate['rate']:.4f} over {rate['denominator']}" if known else f"none ({rate['reason']})",
+        f"[{rate['wilson_low']:.4f}, {rate['wilson_high']:.4f}]" if known else "none",
+        ", ".join(others) or "none",
+        f"[{bounds['error_low']:.4f}, {bounds['error_high']:.4f}]" if bounded else "",
+        str(counts["errored"]),
+        str(counts["excluded"]),
+        arm["state"],
+    )
 
 
 def judge(campaign: Path, /, *, qualification: Path | None = None, json: Json = False) -> int:

@@ -83,11 +83,15 @@ def lint_name(name: str, *, forbidden: Iterable[str] = ()) -> None:
 
 
 def identifying_names(lock: Mapping[str, Any], lock_sha256: str, suite: Suite) -> frozenset[str]:
-    """Return every identifier of a lock that no actor may read: benchmark, tasks, policies, seeds."""
+    """Return every identifier of a lock that no actor may read: benchmark, tasks, policies, seeds.
+
+    Families and variants that are one plain word (``left``) are left out: they are words first.
+    """
     names = {lock["protocol"]["name"], suite.name, *(arm["name"] for arm in lock["arms"])}
     names |= {arm.get("policy", "") for arm in lock["protocol"]["arms"]} - {"mailbox", "served", ""}
     scenarios = suite.scenarios()
-    names |= {name for item in scenarios for name in (item.id, item.family, item.variant)}
+    names |= {item.id for item in scenarios}
+    names |= {name for item in scenarios for name in (item.family, item.variant) if not name.isalpha()}
     seeds = {lock["protocol"]["schedule"]["seed"]}
     for trial in lock["schedule"]:
         seeds.add(env_seed(lock_sha256, suite.name, scenario=trial["scenario"], repeat=trial["repeat"]))

@@ -253,7 +253,8 @@ def _mapped(
 
 def _legal_ends(low: Any, high: Any, *, forward: Callable[[float], float], back: Callable[[float], float]) -> Any:
     rising = forward(1.0) > forward(0.0)
-    ends = [None if bound is None else back(bound) for bound in ((low, high) if rising else (high, low))]
+    turned = (low, high) if rising else (high, low)
+    ends: list[Any] = [None if bound is None else back(bound) for bound in turned]
     rounding = math.ulp(max((abs(end) for end in ends if end is not None), default=1.0))
     for index, inwards in ((0, rounding), (1, -rounding)):
         while ends[index] is not None and not _legal(forward(ends[index]), low, high):

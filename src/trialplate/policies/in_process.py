@@ -46,9 +46,7 @@ class InProcessActor:
         """Return the policy's decision. Raises PolicyFault ``policy_exception`` or ``invalid_response_schema``."""
         arguments = (observation, measure()) if self._privileged else (observation,)
         doing = f"act, call {observation.call_index}"
-        return in_process_decision(
-            charged(lambda: self._policy.act(*arguments), doing=doing, genuine=self._genuine)
-        )
+        return in_process_decision(charged(lambda: self._policy.act(*arguments), doing=doing, genuine=self._genuine))
 
     def acknowledge(self, ack: Ack) -> None:
         """Say nothing: a policy in this process sees what became of its rows in the next observation."""

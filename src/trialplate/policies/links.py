@@ -152,7 +152,8 @@ def _look(
         made = _libero_state(choice, by_name)
         spec = _rebuilt(observation, proprio=(*observation.proprio, made.channel))
         inputs = tuple(str(choice.params[key]) for key in ("position", "rotation", "fingers"))
-        return spec, Link(index, choice.name, inputs, made.channel.name, made.convert, made.channel)
+        output = made.channel
+        return spec, Link(index, choice.name, inputs, output.name, made.convert, output)
     made = _make(choice, by_name[name], along=True)
     kind = "cameras" if isinstance(made.channel, CameraSpec) else "proprio"
     channels = tuple(made.channel if c.name == name else c for c in getattr(observation, kind))

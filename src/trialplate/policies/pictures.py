@@ -92,7 +92,7 @@ def _weigh(values: NDArray[np.int64], taps: _Taps, *, axis: int) -> NDArray[np.i
         np.take(values, lines, axis=axis) * weights.reshape(shape)
         for lines, weights in zip(taps.lines, taps.weights, strict=True)
     )
-    first = next(parts)
+    first: NDArray[np.int64] = next(parts)
     for part in parts:
         first += part
     return first

@@ -8,7 +8,7 @@ Source: policy contract ``trialplate.policy/1``, sections 9 and 10 (rows 3 and 7
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -71,18 +71,24 @@ def probe_environment(environment: Environment, spec: ObservationSpec) -> list[F
     grips = [channel for channel in spec.proprio if channel.gripper is not None and _key(channel) not in broken]
     cameras = [camera for camera in spec.cameras if _key(camera) not in broken]
     if not isinstance(environment, ProbeableEnvironment):
-        why = "this world cannot be put into known states: it has no ProbeableEnvironment"
-        return findings + [
-            Finding(_key(channel), probe, declared, "not probed", why)
-            for probe, channels in (("pose", turned), ("gripper", grips), ("colour card", cameras))
-            for channel, declared in ((channel, _declared(channel, probe)) for channel in channels)
-        ]
+        return findings + _unprobed((("pose", turned), ("gripper", grips), ("colour card", cameras)))
     return [
         *findings,
         *_probe_poses(environment, turned),
         *_probe_grippers(environment, grips),
         *_probe_cameras(environment, cameras),
     ]
+
+
+def _unprobed(wanted: Iterable[tuple[str, Sequence[CameraSpec | ProprioSpec]]]) -> list[Finding]:
+    """Report every channel with a convention as not probed, and the world itself where there is none."""
+    why = "this world cannot be put into known states: it has no ProbeableEnvironment"
+    listed = [
+        Finding(_key(channel), probe, _declared(channel, probe), "not probed", why)
+        for probe, channels in wanted
+        for channel in channels
+    ]
+    return listed or [Finding("world", "known states", "no rotation, gripper or camera", "not probed", why)]
 
 
 def _forms(environment: Environment, spec: ObservationSpec) -> Iterable[Finding]:

@@ -20,9 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
-from trialplate.interfaces import Scenario
-from trialplate.policies.setting import ActorSetting
-from trialplate.record import Ack, EndReason, EpisodeInfo, Measurement, Observation, PolicyDecision
+from trialplate.record import Ack, EndReason, EpisodeInfo, Observation, PolicyDecision
 
 Found = TypeVar("Found")
 Reply = Ack | TrialplateError
@@ -83,24 +81,27 @@ class Rendezvous:
         self._lost_openings = 0
         self._stopped: str | None = None
         self._ending: Ending | None = None
+        self._trial = ""
         self._ids: dict[str, str] = {}
 
     # -- the run's side --------------------------------------------------------------------------------------------
 
-    def wait_for_next(self) -> bool:
+    def wait_for_driver(self) -> bool:
+        """Wait until a driver asks for the first episode, before the run begins; False when it must not begin."""
+        with self._table:
+            return self._wait_wanted()
+
+    def wait_for_next(self, trial: str) -> bool:
         """Wait until a driver asks for the next episode; False when the run must stop instead.
 
-        Called before an attempt is journaled. Nobody asking for ``idle_timeout_s`` stops the run.
+        Called before an attempt of ``trial`` is journaled. Nobody asking for ``idle_timeout_s`` stops the run.
         """
         with self._table:
             if self._granted:  # the attempt that was asked for failed before it was announced
                 self._granted, self._lost_openings = False, self._lost_openings + 1
                 self._ring()
-            self._table.wait_for(lambda: self._wanted or self._stopped is not None, self._idle_timeout_s)
-            if not self._wanted and self._stopped is None:
-                self._stopped = f"no driver asked for an episode for {self._idle_timeout_s} s"
-                self._ring()
-            self._granted, self._wanted = self._stopped is None, False
+            self._granted, self._trial = self._wait_wanted(), trial
+            self._wanted = False
             return self._granted
 
     def no_more(self, why: Ending) -> None:
@@ -120,7 +121,7 @@ class Rendezvous:
         with self._table:
             self._refuse_stopped()
             self._episode = Episode(secrets.token_hex(16), arm, info)
-            self._ids[info.episode] = self._episode.id
+            self._ids[self._trial] = self._episode.id
             self._begun += 1
             self._granted = False
             self._ring()
@@ -191,9 +192,9 @@ class Rendezvous:
         """The present episode: in flight, or ended and not yet followed by another."""
         return self._episode
 
-    def id_of(self, episode: str) -> str | None:
-        """Return the id under which an episode of this run was played, None when it was not played here."""
-        return self._ids.get(episode)
+    def id_of(self, trial: str) -> str | None:
+        """Return the id under which a trial was played last, None when it was not played here."""
+        return self._ids.get(trial)
 
     async def next_episode(self, *, timeout_s: float) -> Episode | None:
         """Ask for the next planned episode and return it once it is announced; None when all are done.
@@ -308,6 +309,13 @@ class Rendezvous:
         reason: EndReason | None = await self._until(ended, timeout_s=timeout_s)
         return "aborted" if reason is None else reason
 
+    def _wait_wanted(self) -> bool:
+        self._table.wait_for(lambda: self._wanted or self._stopped is not None, self._idle_timeout_s)
+        if not self._wanted and self._stopped is None:
+            self._stopped = f"no driver asked for an episode for {self._idle_timeout_s} s"
+            self._ring()
+        return self._stopped is None
+
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     async def _until(self, check: Callable[[], Found | None], *, timeout_s: float) -> Found | None:
@@ -350,34 +358,6 @@ class Rendezvous:
     def _refuse_stopped(self) -> None:
         if self._stopped is not None:
             raise HarnessFault(f"the service stopped: {self._stopped}", code="interrupted")
-
-
-class ServedActor:
-    """The arm's side of a rollout when a driver plays it from outside (:class:`trialplate.interfaces.Actor`)."""
-
-    def __init__(self, rendezvous: Rendezvous, setting: ActorSetting) -> None:
-        self._rendezvous, self._setting = rendezvous, setting
-
-    def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
-        """Announce the episode; the scenario is shown to nobody."""
-        self._rendezvous.open(episode, arm=self._setting.arm)
-
-    def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
-        """Return the decision that a driver sends. Raises PolicyFault, ContractFault or HarnessFault."""
-        budgets = self._setting.budgets
-        limit_s = budgets.call_timeout_s if observation.call_index else budgets.first_call_timeout_s
-        return self._rendezvous.decide(observation, limit_s=limit_s)
-
-    def acknowledge(self, ack: Ack) -> None:
-        """Reply to the request that brought the decision."""
-        self._rendezvous.settle(ack)
-
-    def end(self, reason: EndReason) -> None:
-        """Tell whoever looks that the episode has ended."""
-        self._rendezvous.finish(reason)
-
-    def close(self) -> None:
-        """Nothing is held: the table belongs to the service."""
 
 
 def body_digest(body: bytes) -> bytes:

@@ -75,5 +75,9 @@ def _invalid(
     message: str, *, row: int | None = None, component: str | None = None, rule: str | None = None
 ) -> PolicyFault:
     return PolicyFault(
-        f"{message}; nothing of the chunk was executed", code="invalid_action", row=row, component=component, rule=rule
+        f"{message}; nothing of the chunk was executed",
+        code="invalid_action",
+        row=row,
+        component=component,
+        rule=rule,
     )

@@ -95,6 +95,7 @@ def run_campaign(
     if executor == "serial" and workers != 1:
         raise UsageError(f"the serial executor has one worker, got {workers}; use the processes executor")
     arms = _arms(lock, attachment)
+    _refuse_shared(lock, arms, workers=workers)
     registered = refuse_unfit(lock, arms=arms, addresses=addresses or {})
     if attachment is not None:
         registered = {**registered, **attachment.registered}
@@ -132,6 +133,18 @@ def _arms(lock: Lock, attachment: Attachment | None) -> frozenset[str]:
         wanted = ", ".join(sorted(attachment.actors))
         raise LockError(f"no arm of the lock has the policy {wanted!r}", code="no_such_arm")
     return chosen
+
+
+def _refuse_shared(lock: Lock, arms: Collection[str], *, workers: int) -> None:
+    """Refuse several workers for a policy server that serves one client: an instance is never shared."""
+    for arm in lock.document["arms"]:
+        alone = arm["name"] in arms and scheme_of(arm["policy"]) in REMOTE and arm["declares"]["state"] == "instance"
+        if alone and workers > 1:
+            raise UsageError(
+                f"arm {arm['name']!r} declares the state 'instance': its server has one instance and serves "
+                f"one client. Run with 1 worker, not {workers}, or declare 'episode_keyed' or 'none' when that is true of it",
+                code="instance_shared",
+            )
 
 
 def refuse_unfit(lock: Lock, *, arms: Collection[str], addresses: Mapping[str, str]) -> dict[str, Registration]:

@@ -7,6 +7,7 @@ the nearest known name.
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -208,10 +209,10 @@ def read_toml(text: str, *, source: str) -> dict[str, Any]:
 def structure_faults(raw: Mapping[str, Any]) -> tuple[Protocol | None, list[DocumentFault]]:
     """Validate the shape of a protocol; return it, or None and every mistake."""
     faults: list[DocumentFault] = []
-    try:
-        text = json.dumps(raw, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        return None, [DocumentFault("", f"a value has no place in a protocol: {error}")]
+    faults += _strangers(raw, "")
+    if faults:
+        return None, faults
+    text = json.dumps(raw)
     try:
         return Protocol.model_validate_json(text), faults
     except ValidationError as error:
@@ -220,6 +221,19 @@ def structure_faults(raw: Mapping[str, Any]) -> tuple[Protocol | None, list[Docu
             if fault is not None and fault not in faults:
                 faults.append(fault)
     return None, faults
+
+
+def _strangers(value: Any, path: str) -> list[DocumentFault]:
+    """Return every value that TOML has and a protocol has not: nan, infinities, dates and times."""
+    if isinstance(value, Mapping):
+        return [fault for key, item in value.items() for fault in _strangers(item, f"{path}.{key}".lstrip("."))]
+    if isinstance(value, list):
+        return [fault for n, item in enumerate(value) for fault in _strangers(item, f"{path}[{n}]")]
+    if isinstance(value, float) and not math.isfinite(value):
+        return [DocumentFault(path, f"expected a finite number, got {value}")]
+    if not isinstance(value, (str, int, float)):
+        return [DocumentFault(path, f"a {type(value).__name__} has no place in a protocol, got {value}")]
+    return []
 
 
 def cross_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:

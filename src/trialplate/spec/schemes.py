@@ -1,11 +1,11 @@
 """By which way a policy is attached, read off the ``policy`` of an arm.
 
-    control:NAME                        a control of the suite
-    module:attr, path/file.py:attr      a Python object in this process
-    ws://host:port, wss://host:port     a policy server that speaks our own dialect
-    openpi+ws://host:port               a policy server that speaks openpi's
-    served                              a driver attaches to ``trialplate serve``
-    mailbox                             a code agent reads and writes files
+control:NAME                        a control of the suite
+module:attr, path/file.py:attr      a Python object in this process
+ws://host:port, wss://host:port     a policy server that speaks our own dialect
+openpi+ws://host:port               a policy server that speaks openpi's
+served                              a driver attaches to ``trialplate serve``
+mailbox                             a code agent reads and writes files
 """
 
 from __future__ import annotations

@@ -46,9 +46,7 @@ class ExchangeWriter:
         self._packer = _Packer(detailed=detailed)
         self._line: _Line | None = None
         self._closed = False
-        pa.array(
-            [0], type=pa.int32()
-        )  # the first array looks for other libraries: not on a policy's clock
+        pa.array([0], type=pa.int32())  # the first array looks for other libraries: not on a policy's clock
 
     def add(self, exchange: Exchange) -> None:
         """Take one call. Raises StorageFailure when packing failed before, EvidenceError after the end."""

@@ -1,4 +1,4 @@
-"""Requests that arrive together are decided together, each gets its own answer, and one bad item fails only itself."""
+"""Requests that arrive together are decided together; each gets its own answer, a bad item fails only itself."""
 
 from __future__ import annotations
 

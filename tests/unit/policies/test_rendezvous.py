@@ -71,7 +71,7 @@ def test_a_decision_reaches_the_run_and_its_ack_the_driver() -> None:
     seen: list[object] = []
 
     def run(table: Rendezvous) -> PolicyDecision:
-        assert table.wait_for_next()
+        assert table.wait_for_next("t")
         table.open(_info(), arm="a")
         decision = table.decide(_observation(), limit_s=2)
         table.settle(_ack(last=True))
@@ -80,14 +80,17 @@ def test_a_decision_reaches_the_run_and_its_ack_the_driver() -> None:
 
     async def drive(table: Rendezvous) -> None:
         episode = await table.next_episode(timeout_s=2)
-        assert episode is not None and episode.id == FIRST
+        assert episode is not None and episode.id != FIRST  # what the run calls it is told to nobody
         call = await _claimed(table, episode, b"body")
+        assert call.observation.episode == episode.id
+        seen.append(episode.id)
         table.answer(call, DECISION)
         seen.append(await table.reply(episode, body_digest(b"body"), timeout_s=2))
         seen.append(await table.look(episode, timeout_s=2))
 
     assert _meet(run, drive) is DECISION
-    assert seen == [_ack(last=True), "terminated"]
+    id_, ack, end = seen
+    assert (ack, end) == (_ack(episode=str(id_), last=True), "terminated")
 
 
 def test_an_episode_that_was_asked_for_before_the_run_was_ready_begins_all_the_same() -> None:
@@ -95,7 +98,7 @@ def test_an_episode_that_was_asked_for_before_the_run_was_ready_begins_all_the_s
 
     def run(table: Rendezvous) -> bool:
         asked.wait(2)
-        going = table.wait_for_next()
+        going = table.wait_for_next("t")
         table.open(_info(), arm="a")
         return going
 
@@ -104,14 +107,14 @@ def test_an_episode_that_was_asked_for_before_the_run_was_ready_begins_all_the_s
         await asyncio.sleep(0.05)
         asked.set()
         episode = await opening
-        assert episode is not None and episode.id == FIRST
+        assert episode is not None and table.id_of("t") == episode.id
 
     assert _meet(run, drive)
 
 
 def test_no_second_episode_begins_while_one_is_in_flight_or_asked_for() -> None:
     def run(table: Rendezvous) -> None:
-        assert table.wait_for_next()
+        assert table.wait_for_next("t")
         table.open(_info(), arm="a")
 
     async def drive(table: Rendezvous) -> None:
@@ -125,8 +128,8 @@ def test_no_second_episode_begins_while_one_is_in_flight_or_asked_for() -> None:
 
 def test_an_attempt_that_fails_before_it_is_announced_is_told_to_whoever_asked_for_it() -> None:
     def run(table: Rendezvous) -> bool:
-        assert table.wait_for_next()
-        return table.wait_for_next()  # the attempt came to nothing
+        assert table.wait_for_next("t")
+        return table.wait_for_next("t")  # the attempt came to nothing
 
     async def drive(table: Rendezvous) -> None:
         with pytest.raises(HarnessFault) as failed:
@@ -149,7 +152,7 @@ def test_whoever_asks_after_the_last_episode_is_told_that_all_are_done() -> None
 
 def test_a_driver_that_never_asks_stops_the_run_after_a_while() -> None:
     table = Rendezvous(idle_timeout_s=0.05)
-    assert not table.wait_for_next()
+    assert not table.wait_for_next("t")
     assert table.stopped is not None and "no driver" in table.stopped
 
 
@@ -219,9 +222,10 @@ def test_the_same_body_answers_once_and_another_body_never() -> None:
         assert second.value.code == "out_of_order"
         table.answer(call, DECISION)
         assert table.claim(episode, body_digest(b"body")) is None  # while it is carried out
-        assert await table.reply(episode, body_digest(b"body"), timeout_s=2) == _ack()
+        ack = _ack(episode=episode.id)
+        assert await table.reply(episode, body_digest(b"body"), timeout_s=2) == ack
         assert table.claim(episode, body_digest(b"body")) is None  # and afterwards
-        assert await table.reply(episode, body_digest(b"body"), timeout_s=2) == _ack()
+        assert await table.reply(episode, body_digest(b"body"), timeout_s=2) == ack
         with pytest.raises(ContractFault):
             table.claim(episode, body_digest(b"other"))
 
@@ -290,7 +294,7 @@ def test_stopping_ends_every_wait_on_both_sides() -> None:
         table.open(_info(), arm="a")
         with pytest.raises(HarnessFault) as stopped:
             table.decide(_observation(), limit_s=5)
-        assert not table.wait_for_next()
+        assert not table.wait_for_next("t")
         with pytest.raises(HarnessFault):
             table.open(_info(SECOND), arm="a")
         return stopped.value.code

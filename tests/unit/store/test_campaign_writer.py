@@ -128,7 +128,9 @@ def test_how_durable_a_run_was_is_recorded(writer: CampaignWriter) -> None:
         ({"trial_id": "000000", "ordinal": False, "arm": "careful"}, "schema_mismatch"),
     ],
 )
-def test_only_the_next_planned_trial_of_an_arm_may_start(writer: CampaignWriter, start: dict[str, Any], code: str) -> None:
+def test_only_the_next_planned_trial_of_an_arm_may_start(
+    writer: CampaignWriter, start: dict[str, Any], code: str
+) -> None:
     before = len(writer.records)
     assert _code(UsageError, lambda: writer.start_attempt(start.pop("trial_id"), **start)) == code
     assert len(writer.records) == before

@@ -11,8 +11,7 @@ import numpy as np
 from trialplate.interfaces import Scenario
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Measurement, Observation, Stop
 from trialplate.spec.channels import PolicySpec
-from trialplate.suites.pick_place.channels import action_spec
-from trialplate.suites.pick_place.channels import SLICES
+from trialplate.suites.pick_place.channels import SLICES, action_spec
 from trialplate.suites.pick_place.motion import yaw_rad
 from trialplate.suites.pick_place.scene_spec import Scene, read_scene
 from trialplate.suites.pick_place.sequence import Belief, PickSequence

@@ -1,0 +1,91 @@
+"""Two campaigns side by side: what differs, and whether the same arm did the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from trialplate.cli.output import NO, YES, emit, plain, table
+
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+SHOWN = 12
+
+
+def register(app: App) -> None:
+    """Add this group's commands."""
+    app.command(compare)
+
+
+def compare(a: Path, b: Path, /, *, json: Json = False) -> int:
+    """Put two campaigns side by side, and say whether their numbers may be compared. Nothing is ever pooled.
+
+    Parameters
+    ----------
+    a
+        A campaign folder.
+    b
+        Another one.
+    json
+        Print one JSON document.
+    """
+    from trialplate import api
+
+    found = api.compare(a, b)
+    document = found.document()
+
+    def text() -> None:
+        from trialplate.cli.campaign import RATE_HEADER, rate_cells
+
+        rows = [
+            (pair["arm"], name.upper(), *rate_cells(pair[name]))
+            for pair in document["arms"]
+            for name in ("a", "b")
+            if pair[name] is not None
+        ]
+        table("Side by side", (RATE_HEADER[0], "campaign", *RATE_HEADER[1:]), rows)
+        for line in lines(document):
+            print(plain(line))
+
+    emit(document, as_json=json, text=text)
+    return YES if found.comparable and not found.flags else NO
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what there is to say under the table."""
+    from trialplate.claims import wording
+
+    if not document["comparable"]:
+        yield wording.sentence("compare_refused", reason=document["reason"])
+        yield from _listed(document["differences"])
+    for pair in document["arms"]:
+        if pair["a"] is None or pair["b"] is None:
+            yield wording.sentence("compare_one_side", arm=pair["arm"])
+        elif pair["identity"]:
+            yield wording.sentence("compare_identity", arm=pair["arm"])
+            yield from _listed(pair["identity"])
+        elif pair["repetition"] is not None:
+            yield _repeated(pair["repetition"], same_seeds=document["same_seeds"])
+    if document["environment"]:
+        yield wording.sentence("compare_environment")
+        yield from _listed(document["environment"])
+
+
+def _repeated(found: Mapping[str, Any], *, same_seeds: bool) -> str:
+    from trialplate.claims import wording
+
+    if not found["pairs"]:
+        return wording.sentence("compare_nothing", arm=found["arm"])
+    if found["flag"] is None:
+        return wording.sentence("compare_same", arm=found["arm"], pairs=found["pairs"])
+    numbers = {key: found[key] for key in ("arm", "pairs", "differ", "results_differ")}
+    return wording.sentence(found["flag"], **numbers, or_seeds="" if same_seeds else wording.sentence("or_seeds"))
+
+
+def _listed(differences: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for difference in differences[:SHOWN]:
+        yield f"  {difference['path']}: {difference['a']} against {difference['b']}"
+    if len(differences) > SHOWN:
+        yield f"  and {len(differences) - SHOWN} more"

@@ -1,0 +1,375 @@
+"""Acceptance cases of the policy contract that are read off the evidence; the row's number is in each name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trialplate import api, exam
+from trialplate.cli.campaign import rate_cells
+from trialplate.comparison import conditions_that_differ
+from trialplate.errors import SensorInvalid
+from trialplate.picture_book import latencies
+from trialplate.record import Outcome, StageResult, Status
+from trialplate.run.health import check_frames
+from trialplate.scoring.analysis import ArmAnalysis
+from trialplate.scoring.summary import analyse_outcomes
+from trialplate.store.disclosures import Leak
+from trialplate.store.view import read_campaign
+from trialplate.verification import score_view
+
+PROTOCOL = """
+schema = "trialplate.protocol/1"
+name = "rows"
+question = "What does the evidence say?"
+run_class = "confirmatory"
+
+[suite]
+name = "toy"
+version = "1"
+
+[[arms]]
+name = "mine"
+policy = "mine.py:Arm"
+
+[schedule]
+seed = 1
+
+[[claims]]
+name = "half"
+kind = "threshold_rate"
+arm = "mine"
+rate = 0.5
+"""
+SCRIPTED = "from trialplate.testing.toy import Scripted\n\n\nclass Arm(Scripted):\n    pass\n"
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Callable[..., Path]:
+    """Run the protocol with an arm's source into a folder of that name; ``edits``: text of the protocol -> other."""
+
+    def make(name: str, source: str, *, edits: Mapping[str, str] | None = None, **how: Any) -> Path:
+        text = PROTOCOL
+        for old, new in (edits or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        study = tmp_path / "study"
+        study.mkdir(exist_ok=True)
+        (study / "mine.py").write_text(source, encoding="utf-8")
+        protocol = study / f"{name}.toml"
+        protocol.write_text(text, encoding="utf-8")
+        folder = tmp_path / name
+        api.run(api.lock(api.load_protocol(protocol), into=folder), **how)
+        return folder
+
+    return make
+
+
+def arm_of(folder: Path) -> ArmAnalysis:
+    return exam.analyse_campaign(folder).arm("mine")
+
+
+def cli(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trialplate.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def made(number: int, status: str) -> Outcome:
+    measured = status in ("PASS", "FAIL")
+    return Outcome(
+        trial_id=f"{number:06d}", arm="mine", scenario=f"s-{number}", family=f"s-{number}", domain="d", variant="v",
+        repeat=0, status=Status(status), reason="made",
+        stages=(StageResult("done", status == "PASS", None),) if measured else (), success_once=None,
+        success_final=None, first_failed_stage=None, termination="step_limit", control_steps=9,
+        trace_content_sha256=None, initial_state_sha256=None,
+    )  # fmt: skip
+
+
+def test_golden_ten_attempts_five_passed_two_failed_three_errored() -> None:
+    statuses = ["PASS"] * 5 + ["FAIL"] * 2 + ["ERROR"] * 3
+    analysis = analyse_outcomes([made(n, s) for n, s in enumerate(statuses)], planned={"mine": 10}, stages=["done"])
+    arm = analysis.arms[0]
+    assert (arm.counts.measured, arm.counts.valid) == (10, 7)
+    assert f"{arm.rate.rate:.4f}" == "0.5000" and f"{arm.other_rates[0].rate:.4f}" == "0.7143"
+    assert (arm.bounds.error_low, arm.bounds.error_high) == (0.50, 0.80)
+    cells = rate_cells(analysis.document()["arms"][0])
+    assert cells[:2] == ("5/10", "0.5000 over measured") and cells[3:5] == (
+        "0.7143 over valid",
+        "[0.5000, 0.8000]",
+    )
+
+
+def test_row_24_a_stop_at_the_first_call_is_a_failure_by_the_scorer(campaign: Callable[..., Path]) -> None:
+    source = (
+        "from trialplate import Stop\nfrom trialplate.testing.toy import Scripted\n\n\n"
+        "class Arm(Scripted):\n    def act(self, observation):\n        return Stop('done, success')\n"
+    )
+    outcomes = score_view(read_campaign(campaign("stops", source)))
+    assert {(o.status, o.reason, o.termination) for o in outcomes} == {("FAIL", "stage_not_passed", "policy_stop")}
+    assert {o.success_once for o in outcomes} == {False}
+    conducts = [o.conduct for o in outcomes]
+    assert all(c is not None and (c.calls, c.calls_executed, c.rows_executed) == (1, 0, 0) for c in conducts)
+
+
+RAISES = (
+    "from trialplate.testing.toy import Scripted\n\n\n"
+    "class Arm(Scripted):\n    def act(self, observation):\n        raise RuntimeError('no such layer: head')\n"
+)
+
+
+def test_row_34_three_equal_early_faults_halt_the_run_and_leave_no_headline(campaign: Callable[..., Path]) -> None:
+    folder = campaign("raises", RAISES)
+    view = read_campaign(folder)
+    assert view.complete is False and len(view.rows) == 3
+    claims = exam.judge_campaign(folder)
+    assert "systematic_error" in claims[0].reasons and claims[0].verdict == "ineligible"
+    arm = arm_of(folder)
+    assert arm.rate.rate is None and arm.rate.reason == "systematic_error"
+    assert arm.counts.failed == 3 and arm.reasons == {"policy_exception": 3}  # kept and counted
+    report = api.report(folder, claims, to=folder.parent / "r.html").read_text(encoding="utf-8")
+    assert "no such layer: head" in report and "systematic_error" in report
+    assert cli("analyse", folder).returncode == 1
+
+
+def test_row_34_where_the_suite_says_that_the_same_fault_is_an_error_it_halts_as_well(
+    campaign: Callable[..., Path],
+) -> None:
+    edits = {"[schedule]": '[fault_table]\npolicy_exception = "ERROR"\n\n[schedule]'}
+    arm = arm_of(campaign("errors", RAISES, edits=edits))
+    assert arm.counts.errored == 3 and arm.rate.reason == "systematic_error"
+
+
+def test_row_26_a_changed_identity_leaves_the_evidence_and_no_headline() -> None:
+    outcomes = [made(n, "PASS") for n in range(9)]
+    outcomes.append(replace(made(9, "ERROR"), reason="identity_changed", termination="fault", control_steps=12))
+    arm = analyse_outcomes(outcomes, planned={"mine": 10}, stages=["done"]).arms[0]
+    assert arm.rate.rate is None and arm.rate.reason == "identity_changed" and arm.counts.passed == 9
+
+
+MEMORY = """
+from trialplate import ActionChunk
+from trialplate.testing.toy import Scripted
+
+
+class Arm(Scripted):
+    def __init__(self):
+        super().__init__()
+        self.episodes = 0
+
+    def reset(self, episode):
+        super().reset(episode)
+        self.episodes += 1
+
+    def act(self, observation):
+        return ActionChunk([[0.0, -1.0]]) if self.episodes % 3 == 0 else super().act(observation)
+"""
+
+
+def test_row_42_a_policy_that_remembers_across_episodes_is_flagged(campaign: Callable[..., Path]) -> None:
+    first = campaign("first", MEMORY)
+    second = campaign("second", MEMORY, edits={"seed = 1": "seed = 2"})
+    found = api.compare(first, second)
+    assert found.comparable and found.flags == ("order_dependent",)
+    repeated = found.arms[0].repetition
+    assert repeated is not None and repeated.pairs == 6 and not repeated.same_order
+    assert repeated.differ > 0 and repeated.results_differ == repeated.differ
+    done = cli("compare", first, second)
+    assert done.returncode == 1 and "order_dependent: mine." in done.stdout
+    assert json.loads(cli("compare", first, second, "--json").stdout)["flags"] == ["order_dependent"]
+
+
+def test_row_42_a_policy_that_remembers_nothing_is_not(campaign: Callable[..., Path]) -> None:
+    first = campaign("first", SCRIPTED)
+    second = campaign("second", SCRIPTED, edits={"seed = 1": "seed = 2"})
+    found = api.compare(first, second)
+    repeated = found.arms[0].repetition
+    assert found.comparable and found.flags == () and repeated is not None
+    assert (repeated.same, repeated.differ, repeated.same_order) == (6, 0, False)
+    assert cli("compare", first, second).returncode == 0
+
+
+def test_row_42_the_same_lock_run_twice_that_differs_is_not_reproduced(campaign: Callable[..., Path]) -> None:
+    dice = MEMORY.replace("self.episodes % 3 == 0", "__import__('os').urandom(1)[0] % 2")
+    first = campaign("first", dice)
+    second = first.parent / "again"
+    api.run(first / "lock.json", into=second)
+    assert api.compare(first, second).flags == ("not_reproduced",)
+
+
+def test_row_46_a_leak_marks_the_attempt_and_takes_nothing_away(campaign: Callable[..., Path]) -> None:
+    view = read_campaign(campaign("leaks", SCRIPTED))
+    leak = Leak(("000002", 0), "2026-01-01T00:00:00.000000Z", "the task name stood in the label", "label", None)
+    before, after = score_view(view), score_view(replace(view, leaks=(leak,)))
+    assert [o.status for o in before] == [o.status for o in after]
+    assert [o.blinding for o in after] == [None, None, "compromised", None, None, None]
+    assert after[2].notes[-1].startswith("blinding: compromised") and "task name" in after[2].notes[-1]
+    analysis = api.analyse(after, view.folder / "lock.json").arm("mine")
+    assert analysis.conduct is not None and analysis.conduct.compromised == 1 and analysis.counts.initiated == 6
+
+
+def test_row_46_a_leak_on_an_attempt_that_was_replaced_marks_no_other(campaign: Callable[..., Path]) -> None:
+    view = read_campaign(campaign("leaks", SCRIPTED))
+    leak = Leak(("000002", 7), "2026-01-01T00:00:00.000000Z", "x", None, None)
+    assert {o.blinding for o in score_view(replace(view, leaks=(leak,)))} == {None}
+
+
+def test_row_47_usage_that_no_provider_reports_is_null_and_the_run_stays_valid(campaign: Callable[..., Path]) -> None:
+    arm = arm_of(campaign("unmetered", SCRIPTED))
+    assert arm.state == "COMPLETE" and arm.rate.rate is not None and arm.conduct is not None
+    assert {(m.value, m.reason) for m in arm.conduct.usage.values()} == {(None, "not_metered")}
+
+
+METERED = """
+from trialplate.record import PolicyDecision, Usage
+from trialplate.testing.toy import Scripted
+
+
+class Arm(Scripted):
+    def act(self, observation):
+        usage = Usage(requests=1, input_tokens=10, output_tokens=0, cost=None)
+        known = WHEN
+        return PolicyDecision(super().act(observation), usage=usage if known else None)
+"""
+
+
+def test_row_47_what_is_reported_is_summed_and_one_silent_call_makes_the_sum_unknown(
+    campaign: Callable[..., Path],
+) -> None:
+    every = arm_of(campaign("metered", METERED.replace("WHEN", "True"))).conduct
+    assert every is not None and every.calls > 6
+    assert every.usage["requests"].value == every.calls and every.usage["input_tokens"].value == 10 * every.calls
+    assert every.usage["output_tokens"].value == 0 and every.usage["output_tokens"].reason is None
+    assert (every.usage["cost"].value, every.usage["cost"].reason) == (None, "not_reported")
+    once = arm_of(campaign("once", METERED.replace("WHEN", "observation.call_index != 3"))).conduct
+    assert once is not None
+    assert {(m.value, m.reason) for m in once.usage.values()} == {(None, "not_metered")}
+
+
+def test_row_49_a_camera_that_is_constant_from_step_20_is_named_with_the_step() -> None:
+    stream = np.random.default_rng(0)
+    for step in range(20):
+        frames = {name: stream.integers(0, 255, (64, 64, 3), dtype=np.uint8) for name in ("front", "wrist")}
+        check_frames(frames, step)
+    with pytest.raises(SensorInvalid, match="step 20: camera 'wrist'") as caught:
+        check_frames(frames | {"wrist": np.full((64, 64, 3), 17, dtype=np.uint8)}, 20)
+    assert caught.value.code == "observation_unhealthy"
+
+
+def test_row_50_a_minimal_recording_gives_the_same_results_analysis_and_report(campaign: Callable[..., Path]) -> None:
+    minimal = campaign("minimal", METERED.replace("WHEN", "True"), recording="minimal")
+    detailed = minimal.parent / "detailed"
+    api.run(minimal / "lock.json", into=detailed, recording="detailed")
+    reports = []
+    for folder in (minimal, detailed):
+        claims = exam.judge_campaign(folder)
+        text = api.report(folder, claims, to=folder.parent / "r.html").read_text(encoding="utf-8")
+        section = text[text.index("<h3>What it took") : text.index('<section id="failures"')]
+        identity = text[text.index('<section id="identity"') :]
+        reports.append(text.replace(section, "").replace(identity, ""))  # wall clock, and which run it was
+    for name in ("results.jsonl", "analysis.json", "claims.json"):
+        assert (minimal / name).read_bytes() == (detailed / name).read_bytes()
+    assert reports[0] == reports[1]
+
+
+# -- row 53 ----------------------------------------------------------------------------------------------------
+
+
+def edited(lock: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(lock))
+    *parents, last = path.split("/")
+    place: Any = document
+    for key in parents:
+        place = place[int(key)] if isinstance(place, list) else place[key]
+    place[int(last) if isinstance(place, list) else last] = value
+    return document
+
+
+@pytest.fixture(scope="module")
+def toy_lock(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """The lock of one toy arm."""
+    folder = tmp_path_factory.mktemp("lock")
+    (folder / "mine.py").write_text(SCRIPTED, encoding="utf-8")
+    (folder / "protocol.toml").write_text(PROTOCOL, encoding="utf-8")
+    return api.lock(api.load_protocol(folder / "protocol.toml"), into=folder / "lock.json").document
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("suite/action/components/0/mode", "absolute"),
+        ("suite/action/components/0/delta_base", "chunk_start"),
+        ("suite/action/control_hz", 50),
+        ("suite/version", "2"),
+        ("suite/max_steps", 120),
+        ("suite/fault_table/policy_exception", "EXCLUDED"),
+        ("suite/errors_rule", "void"),
+        ("suite/selected_sha256", "0" * 64),
+        ("suite/profiles_sha256/standard", "0" * 64),
+        ("protocol/budgets/invalid_action_handling", "feedback"),
+        ("protocol/budgets/max_calls", 9),
+        ("protocol/suite/plan", "fast"),
+        ("protocol/analysis/denominator", "valid"),
+        ("simulator/name", "another"),
+    ],
+)
+def test_row_53_whatever_changes_the_question_makes_another_protocol(
+    toy_lock: Mapping[str, Any], path: str, value: Any
+) -> None:
+    (found,) = conditions_that_differ(toy_lock, edited(toy_lock, path, value))
+    assert found.path.split(".")[-1].split("[")[0] in path and found.b == str(value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("protocol/name", "other"),
+        ("protocol/question", "Another?"),
+        ("protocol/schedule/seed", 9),
+        ("protocol/claims", []),
+        ("protocol/analysis/slices", []),
+        ("created_utc", "2020-01-01T00:00:00.000000Z"),
+        ("arms", []),
+        ("machine/processor", "another"),
+    ],
+)
+def test_row_53_what_does_not_change_the_question_does_not(
+    toy_lock: Mapping[str, Any], path: str, value: Any
+) -> None:
+    assert conditions_that_differ(toy_lock, edited(toy_lock, path, value)) == ()
+
+
+def test_row_53_another_handling_is_refused_and_shown_side_by_side(campaign: Callable[..., Path]) -> None:
+    first = campaign("first", SCRIPTED)
+    edits = {"[schedule]": '[budgets]\ninvalid_action_handling = "feedback"\nmax_calls = 200\n\n[schedule]'}
+    second = campaign("second", SCRIPTED, edits=edits)
+    found = api.compare(first, second)
+    assert found.reason == "different protocol" and found.flags == ()
+    assert {d.path for d in found.differences} == {"budgets.invalid_action_handling", "budgets.max_calls"}
+    assert found.arms[0].repetition is None and found.arms[0].a is not None and found.arms[0].b is not None
+    done = cli("compare", first, second)
+    assert done.returncode == 1 and "Refused: different protocol" in done.stdout
+    assert "terminal against feedback" in done.stdout and done.stdout.count("mine") >= 2
+
+
+def test_row_53_two_checkpoints_under_one_name_are_never_one_arm(campaign: Callable[..., Path]) -> None:
+    first = campaign("first", SCRIPTED)
+    second = campaign("second", SCRIPTED + "\n\nTRAINED_LONGER = True\n")
+    pair = api.compare(first, second).arms[0]
+    assert pair.repetition is None and "registration.policy_source.sha256" in {d.path for d in pair.identity}
+    done = cli("compare", first, second)
+    assert done.returncode == 0 and "not the same arm" in done.stdout
+
+
+def test_the_time_of_every_call_is_read_from_the_traces(campaign: Callable[..., Path]) -> None:
+    view = read_campaign(campaign("timed", SCRIPTED))
+    times_us = sorted(int(call["latency_us"] or 0) for row in view.rows for call in view.load_trace(row).calls)
+    found = latencies(view)["mine"]
+    assert found.p50_us == times_us[(len(times_us) + 1) // 2 - 1] and found.p95_us in times_us
