@@ -12,8 +12,8 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from trialplate.policies.handshake import policy_hello_message
-from trialplate.policies.message_writing import close_message, ready_message
+from trialplate.policies.messages.handshake import policy_hello_message
+from trialplate.policies.messages.writing import close_message, ready_message
 from trialplate.policies.wire import own
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.registration import Registration

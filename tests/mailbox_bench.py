@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trialplate.policies.mailbox import MailboxActor
+from trialplate.policies.mailbox.actor import MailboxActor
 from trialplate.policies.setting import ActorSetting
 from trialplate.record import EpisodeInfo, Event, Issue, Measurement, Observation, Remaining
 from trialplate.spec.channels import CameraSpec, HistorySpec, ObservationSpec, PolicySpec

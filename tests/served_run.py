@@ -14,9 +14,11 @@ import numpy as np
 
 from trialplate.errors import RECOVERABLE_FAULTS, PolicyFault, TrialplateError
 from trialplate.interfaces import Scenario
-from trialplate.policies.rendezvous import Rendezvous
-from trialplate.policies.served import ServedActor
-from trialplate.policies.service import Counts, Desk, Listener, service_app
+from trialplate.policies.service.actor import ServedActor
+from trialplate.policies.service.desk import Counts, Desk
+from trialplate.policies.service.http import service_app
+from trialplate.policies.service.listener import Listener
+from trialplate.policies.service.rendezvous import Rendezvous
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.validation import validate_chunk
 from trialplate.record import Ack, ActionChunk, EpisodeInfo, Issue, Measurement, Observation, Remaining

@@ -1,6 +1,6 @@
 """Write the JSON Schema of every message of the policy contract from the types that read them.
 
-Run it after a change of ``trialplate.policies.message_types`` or ``handshake_types``; a test compares.
+Run it after a change of ``trialplate.policies.messages.types`` or ``handshake_types``; a test compares.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trialplate.policies.handshake_types import schema_documents
+from trialplate.policies.messages.handshake_types import schema_documents
 
-FOLDER = Path(__file__).parents[1] / "src" / "trialplate" / "policies" / "schemas"
+FOLDER = Path(__file__).parents[1] / "src" / "trialplate" / "policies" / "messages" / "schemas"
 
 
 def text_of(document: object) -> str:

@@ -14,7 +14,7 @@ import pytest
 from trialplate import api, registry
 from trialplate.cli import app, output
 from trialplate.errors import LockError
-from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.matching import compare, refuse_mismatch
 from trialplate.record import Row
 from trialplate.spec.channels import CameraSpec, ObservationSpec, PolicySpec

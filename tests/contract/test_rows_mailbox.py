@@ -22,7 +22,7 @@ from trialplate.canonical import env_seed, policy_seed
 from trialplate.errors import LockError, UsageError
 from trialplate.examples.clients.mailbox_actor import Decide, answer, hosting, serve
 from trialplate.lock import Lock
-from trialplate.policies.instructions import examples_in
+from trialplate.policies.mailbox.instructions import examples_in
 from trialplate.policies.wire import strict_json
 from trialplate.record import Row
 from trialplate.run.mailbox_launch import Opened, actor_text, run_mailboxes
@@ -365,7 +365,7 @@ def test_row_45_the_examples_that_an_actor_is_given_are_taken_by_a_real_run(tmp_
 def test_row_45_an_example_with_action_in_the_place_of_vectors_stops_every_launch(
     tmp_path: Path, root: Path, monkeypatch: Any
 ) -> None:
-    from trialplate.policies import instructions
+    from trialplate.policies.mailbox import instructions
 
     lock = _lock(tmp_path / "c")
     good = instructions.example_chunk

@@ -14,10 +14,10 @@ import trialplate
 from trialplate.admission import admit
 from trialplate.cli import app
 from trialplate.errors import CONTRACT_FAULTS, DEFAULT_STATUS, HARNESS_FAULTS, POLICY_FAULTS
-from trialplate.policies.adapters import AdapterChain
-from trialplate.policies.conversions import CONVERSIONS
+from trialplate.policies.adapters.chain import AdapterChain
+from trialplate.policies.adapters.conversions import CONVERSIONS
 from trialplate.policies.matching import as_suite, compare
-from trialplate.policies.openpi_mapping import OpenpiMapping
+from trialplate.policies.messages.openpi_mapping import OpenpiMapping
 from trialplate.registry import load_suite
 from trialplate.spec import protocol
 from trialplate.spec.protocol import read_toml, structure_faults

@@ -12,14 +12,14 @@ import pytest
 
 from trialplate.errors import CONTRACT_FAULTS
 from trialplate.policies import messages as m
-from trialplate.policies.handshake import read_document
-from trialplate.policies.handshake_types import TYPES
+from trialplate.policies.messages.handshake import read_document
+from trialplate.policies.messages.handshake_types import TYPES
 from trialplate.policies.wire import own, strict_json
 from trialplate.record import Observation, Remaining
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
-SCHEMAS = ROOT / "src" / "trialplate" / "policies" / "schemas"
+SCHEMAS = ROOT / "src" / "trialplate" / "policies" / "messages" / "schemas"
 LIMIT = 2**26
 
 

@@ -72,10 +72,10 @@ def serve(
     json
         Print one JSON document when the server listens.
     """
-    from trialplate.policies.hosting import PolicyHost, serve_policy
     from trialplate.policies.identity import read_identity, served_registration
     from trialplate.policies.in_process import load_policy
-    from trialplate.policies.server import ServeSettings
+    from trialplate.policies.server.hosting import PolicyHost, serve_policy
+    from trialplate.policies.server.server import ServeSettings
 
     host, port = read_bind(bind)
     settings = ServeSettings(
@@ -124,8 +124,8 @@ def _told(document: dict[str, Any], *, wanted: int) -> list[str]:
 
 
 def _dialect(declared: Any, registration: Any, table: dict[str, str | tuple[str, ...]], limit_bytes: int) -> Any:
-    from trialplate.policies.openpi_mapping import OpenpiMapping
-    from trialplate.policies.sessions import OpenpiDialect, OwnDialect
+    from trialplate.policies.messages.openpi_mapping import OpenpiMapping
+    from trialplate.policies.server.sessions import OpenpiDialect, OwnDialect
 
     if not table:
         return OwnDialect(declared, registration, max_message_bytes=limit_bytes)
@@ -204,7 +204,7 @@ def probe(
         Print one JSON document.
     """
     from trialplate.errors import ContractFault, HarnessFault, PolicyFault
-    from trialplate.policies import server_probe
+    from trialplate.policies.client import server_probe
     from trialplate.spec.schemes import scheme_of
 
     try:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.interfaces import Environment, ProbeableEnvironment
-from trialplate.policies import pictures, rotations
+from trialplate.policies.adapters import pictures, rotations
 from trialplate.spec.channels import CameraSpec, GripperRange, ObservationSpec, ProprioSpec
 
 Verdict = Literal["agrees", "contradicts", "not probed"]

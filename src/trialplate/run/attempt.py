@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trialplate.errors import TrialplateError
 from trialplate.interfaces import Actor, ResetEvidence, Scenario, Suite
-from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.record import Ack, EpisodeInfo, Event, PolicyDecision, Usage
 from trialplate.run.frames import FrameHasher
 from trialplate.run.recorder import Recorder

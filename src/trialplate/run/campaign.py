@@ -142,7 +142,8 @@ def _refuse_shared(lock: Lock, arms: Collection[str], *, workers: int) -> None:
         if alone and workers > 1:
             raise UsageError(
                 f"arm {arm['name']!r} declares the state 'instance': its server has one instance and serves "
-                f"one client. Run with 1 worker, not {workers}, or declare 'episode_keyed' or 'none' when that is true of it",
+                f"one client. Run with 1 worker, not {workers}, or declare 'episode_keyed' or 'none' when that is "
+                "true of it",
                 code="instance_shared",
             )
 

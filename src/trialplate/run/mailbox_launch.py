@@ -15,10 +15,10 @@ from typing import Any
 from trialplate.errors import LockError, UsageError, nearest
 from trialplate.interfaces import Actor, Suite
 from trialplate.lock import Lock
-from trialplate.policies.actor_lint import identifying_names, lint_actor, lint_name
-from trialplate.policies.adapters import AdapterChain
-from trialplate.policies.instructions import Instructions, render_instructions, template_text
-from trialplate.policies.mailbox import MailboxActor
+from trialplate.policies.adapters.chain import AdapterChain
+from trialplate.policies.mailbox.actor import MailboxActor
+from trialplate.policies.mailbox.instructions import Instructions, render_instructions, template_text
+from trialplate.policies.mailbox.lint import identifying_names, lint_actor, lint_name
 from trialplate.policies.setting import ActorSetting
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording

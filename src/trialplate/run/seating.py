@@ -18,7 +18,7 @@ from trialplate.canonical import document_sha256
 from trialplate.errors import ContractFault, HarnessFault, LockError, PolicyFault, Unavailable
 from trialplate.interfaces import Actor, Suite
 from trialplate.lock import Described, arm_place
-from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.charging import charged
 from trialplate.policies.in_process import InProcessActor, load_policy
 from trialplate.policies.matching import Match, as_suite, compare, parse_declaration, refuse_mismatch
@@ -88,7 +88,7 @@ def _heard(
             InProcessActor(policy, privileged=False, genuine=asked).close()
             return declared, None
         case "ws":
-            from trialplate.policies.websocket_client import describe
+            from trialplate.policies.client.websocket import describe
 
             hello = describe(
                 address_of(address or arm.policy),
@@ -97,7 +97,7 @@ def _heard(
             )
             return hello.policy_spec, hello.registration
         case "openpi":
-            from trialplate.policies.openpi_client import describe_openpi
+            from trialplate.policies.client.openpi import describe_openpi
 
             metadata = describe_openpi(
                 address_of(address or arm.policy),
@@ -179,11 +179,11 @@ def _actor(
             _refuse_other_words(setting, declared_spec(choice.name, policy))
             return InProcessActor(policy, privileged=arm["privileged"], genuine=asked)
         case "ws":
-            from trialplate.policies.websocket_client import WebSocketActor
+            from trialplate.policies.client.websocket import WebSocketActor
 
             return WebSocketActor(address, setting)
         case "openpi":
-            from trialplate.policies.openpi_client import OpenpiActor
+            from trialplate.policies.client.openpi import OpenpiActor
 
             return OpenpiActor(address, setting, mapping=choice.mapping, single_vector=choice.single_vector)
         case _:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trialplate.errors import LockError, PolicyFault, SensorInvalid
-from trialplate.policies.adapters import AdapterChain, adapter_faults
-from trialplate.policies.pictures import RESIZE_METHODS, resize
+from trialplate.policies.adapters.chain import AdapterChain, adapter_faults
+from trialplate.policies.adapters.pictures import RESIZE_METHODS, resize
 from trialplate.spec.channels import (
     ActionComponent,
     ActionSpec,

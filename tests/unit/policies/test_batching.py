@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from trialplate.errors import HarnessFault, PolicyFault, TrialplateError
-from trialplate.policies.batching import Ask, Batcher, Delivery
+from trialplate.policies.server.batching import Ask, Batcher, Delivery
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, PolicyDecision, Remaining
 from trialplate.spec.channels import PolicySpec
 

@@ -11,15 +11,15 @@ import pytest
 from mailbox_bench import INFO, setting
 from trialplate.canonical import sha256_hex
 from trialplate.errors import UsageError
-from trialplate.policies.actor_lint import actor_leaks, identifying_names, lint_actor, lint_name
-from trialplate.policies.instructions import (
+from trialplate.policies.mailbox.files import spec_document
+from trialplate.policies.mailbox.instructions import (
     check_examples,
     example_chunk,
     examples_in,
     render_instructions,
     template_text,
 )
-from trialplate.policies.mailbox_messages import spec_document
+from trialplate.policies.mailbox.lint import actor_leaks, identifying_names, lint_actor, lint_name
 from trialplate.policies.validation import validate_chunk
 from trialplate.spec.channels import ActionComponent, ActionSpec
 from trialplate.suites.pick_place import SUITE as PICK_PLACE

@@ -10,8 +10,8 @@ from time import monotonic
 import pytest
 
 from lying_servers import closed_port, socket_server, websocket_server
-from trialplate.policies import line as line_module
-from trialplate.policies.line import Line, LineExpired, LineLost, LineTooLarge, NoLine, open_line
+from trialplate.policies.client import line as line_module
+from trialplate.policies.client.line import Line, LineExpired, LineLost, LineTooLarge, NoLine, open_line
 
 SECONDS = 5.0
 

@@ -33,8 +33,8 @@ from mailbox_bench import (
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, StorageFailure, TrialplateError
 from trialplate.examples.clients.mailbox_actor import answer, hosting, serve
 from trialplate.interfaces import WitnessActor
-from trialplate.policies import mailbox_folder
-from trialplate.policies.mailbox import MailboxActor
+from trialplate.policies.mailbox import folder as mailbox_folder
+from trialplate.policies.mailbox.actor import MailboxActor
 from trialplate.policies.messages import parse_observation
 from trialplate.record import ActionChunk, EpisodeInfo, History, Issue, Remaining, Stop
 from trialplate.spec.channels import ActionSpec, HistorySpec, ObservationSpec

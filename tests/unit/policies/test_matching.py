@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trialplate.errors import ContractFault, LockError
-from trialplate.policies.adapters import AdapterChain
+from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.matching import Match, as_suite, compare, needed_bytes, parse_declaration, refuse_mismatch
 from trialplate.spec.channels import (
     ActionSpec,

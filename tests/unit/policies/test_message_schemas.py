@@ -14,14 +14,14 @@ from sample_messages import ACTION, SPEC, bare_observation, observation, written
 
 from trialplate.errors import TrialplateError
 from trialplate.policies import messages as read
-from trialplate.policies.handshake import read_document
-from trialplate.policies.handshake_types import TYPES, schema_documents
+from trialplate.policies.messages.handshake import read_document
+from trialplate.policies.messages.handshake_types import TYPES, schema_documents
 from trialplate.policies.validation import validate_chunk
 from trialplate.policies.wire import strict_json
 from trialplate.record import ActionChunk
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "src" / "trialplate" / "policies" / "schemas"
+FOLDER = ROOT / "src" / "trialplate" / "policies" / "messages" / "schemas"
 WRITTEN = written()
 WRONG: tuple[Any, ...] = (None, True, -1, 1.5, "x", "", [], {}, [[]], {"x": 1}, 2**60)
 SPECS = ("hello_policy", "hello_service", "register", "spec")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trialplate.policies import rotations
+from trialplate.policies.adapters import rotations
 from trialplate.policies.probing import CARD, POSES, Finding, probe_environment
 from trialplate.spec.channels import CameraSpec, ObservationSpec, ProprioSpec
 from trialplate.testing.reach import PROFILES, ReachWorld, scenarios

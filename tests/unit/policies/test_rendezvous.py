@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault
-from trialplate.policies.rendezvous import KEPT_REPLIES, Episode, Rendezvous, body_digest
+from trialplate.policies.service.rendezvous import KEPT_REPLIES, Episode, Rendezvous, body_digest
 from trialplate.record import Ack, ActionChunk, EpisodeInfo, Observation, PolicyDecision, Remaining
 
 FIRST, SECOND = "a" * 32, "b" * 32

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from trialplate.policies import rotations
+from trialplate.policies.adapters import rotations
 
 HALF = np.sqrt(0.5)
 ABOUT_Z = np.array([HALF, 0.0, 0.0, HALF])

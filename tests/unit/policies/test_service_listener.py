@@ -15,8 +15,8 @@ import pytest
 
 from served_run import ServedRun, decision, setting
 from trialplate.errors import UsageError
-from trialplate.policies.service import Listener, connections, http
-from trialplate.policies.service.listener import is_loopback, parse_bind
+from trialplate.policies.service import connections, http
+from trialplate.policies.service.listener import Listener, is_loopback, parse_bind
 
 
 @pytest.fixture

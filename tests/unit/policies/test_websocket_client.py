@@ -14,8 +14,8 @@ import pytest
 from lying_servers import Answer, hello_of, honest, own_server, websocket_server
 from served_policies import DECLARED, Stub, asked, begin, camera, look, nothing, setting
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
-from trialplate.policies.hosting import serving
-from trialplate.policies.websocket_client import WebSocketActor, describe, unverified
+from trialplate.policies.client.websocket import WebSocketActor, describe, unverified
+from trialplate.policies.server.hosting import serving
 from trialplate.policies.wire import openpi, own
 from trialplate.record import Ack, Stop
 from trialplate.spec.channels import ObservationSpec

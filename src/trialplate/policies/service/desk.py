@@ -14,8 +14,6 @@ from typing import Any, Literal
 from trialplate.canonical import JsonValue
 from trialplate.errors import ContractFault, PolicyFault, TrialplateError
 from trialplate.policies.matching import compare
-from trialplate.policies.message_reading import parse_decision
-from trialplate.policies.message_writing import PROTOCOL, ack_message, episode_end_message, observation_message
 from trialplate.policies.messages import (
     agreed_bytes,
     episode_message,
@@ -29,8 +27,10 @@ from trialplate.policies.messages import (
     status_message,
     terms_part,
 )
-from trialplate.policies.rendezvous import Call, Episode, Rendezvous, body_digest
+from trialplate.policies.messages.reading import parse_decision
+from trialplate.policies.messages.writing import PROTOCOL, ack_message, episode_end_message, observation_message
 from trialplate.policies.service.answers import shutting_down, unknown_episode, written
+from trialplate.policies.service.rendezvous import Call, Episode, Rendezvous, body_digest
 from trialplate.policies.setting import ActorSetting
 from trialplate.record import Observation
 from trialplate.spec.registration import Registration

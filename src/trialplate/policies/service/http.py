@@ -20,7 +20,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from trialplate.errors import ContractFault, TrialplateError
-from trialplate.policies.rendezvous import Call
 from trialplate.policies.service.answers import (
     JSON,
     MSGPACK,
@@ -32,6 +31,7 @@ from trialplate.policies.service.answers import (
     unknown_episode,
 )
 from trialplate.policies.service.desk import MANAGEMENT_BYTES, Desk
+from trialplate.policies.service.rendezvous import Call
 from trialplate.policies.service.sockets import Sockets
 from trialplate.policies.service.token import bears_token
 from trialplate.policies.wire import own, strict_json

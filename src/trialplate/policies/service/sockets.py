@@ -15,12 +15,12 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trialplate.errors import ContractFault, TrialplateError
-from trialplate.policies.message_types import CloseMessage
-from trialplate.policies.message_writing import observation_message
 from trialplate.policies.messages import parse_request
-from trialplate.policies.rendezvous import DAY_S, Call
+from trialplate.policies.messages.types import CloseMessage
+from trialplate.policies.messages.writing import observation_message
 from trialplate.policies.service.answers import Refusal, error_of, refuse, unauthorized
 from trialplate.policies.service.desk import IN_LOOP_BYTES, MANAGEMENT_BYTES, Desk
+from trialplate.policies.service.rendezvous import DAY_S, Call
 from trialplate.policies.service.token import bears_token
 from trialplate.policies.wire import own
 

@@ -23,7 +23,7 @@ from trialplate.errors import (
     TrialplateError,
 )
 from trialplate.policies.charging import recordable
-from trialplate.policies.message_types import (
+from trialplate.policies.messages.types import (
     AckMessage,
     DecisionMessage,
     EpisodeEndMessage,
@@ -37,7 +37,7 @@ from trialplate.policies.message_types import (
     StopPart,
     UsagePart,
 )
-from trialplate.policies.message_writing import PROTOCOL, fitted
+from trialplate.policies.messages.writing import PROTOCOL, fitted
 from trialplate.record import (
     Ack,
     ActionChunk,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from trialplate.policies.message_types import (
+from trialplate.policies.messages.types import (
     AboveZero,
     AckMessage,
     CloseMessage,

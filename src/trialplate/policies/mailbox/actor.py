@@ -18,7 +18,8 @@ from typing import Any
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault
 from trialplate.interfaces import Scenario
-from trialplate.policies.mailbox_folder import (
+from trialplate.policies.mailbox.files import observation_files, spec_document
+from trialplate.policies.mailbox.folder import (
     ANSWERS,
     DONE,
     OBSERVATIONS,
@@ -29,7 +30,6 @@ from trialplate.policies.mailbox_folder import (
     answer_name,
     too_large,
 )
-from trialplate.policies.mailbox_messages import observation_files, spec_document
 from trialplate.policies.messages import parse_decision
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.wire import strict_json

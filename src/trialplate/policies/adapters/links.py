@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import UsageError, nearest
-from trialplate.policies import rotations
-from trialplate.policies.conversions import CONVERSIONS, Channel, Shipped, params_problem, with_changes
+from trialplate.policies.adapters import rotations
+from trialplate.policies.adapters.conversions import CONVERSIONS, Channel, Shipped, params_problem, with_changes
 from trialplate.registry import load_attribute
 from trialplate.spec.channels import ActionComponent, ActionSpec, CameraSpec, ObservationSpec, ProprioSpec
 from trialplate.spec.protocol import AdapterChoice
@@ -149,11 +149,11 @@ def _look(
     by_name: dict[str, Any] = {channel.name: channel for channel in (*observation.cameras, *observation.proprio)}
     if choice.name == LIBERO_STATE:
         _check_params(choice, required=_LIBERO_PARAMS)
-        made = _libero_state(choice, by_name)
-        spec = _rebuilt(observation, proprio=(*observation.proprio, made.channel))
+        state = _libero_state(choice, by_name)
+        spec = _rebuilt(observation, proprio=(*observation.proprio, state.channel))
         inputs = tuple(str(choice.params[key]) for key in ("position", "rotation", "fingers"))
-        output = made.channel
-        return spec, Link(index, choice.name, inputs, output.name, made.convert, output)
+        output: ProprioSpec = state.channel
+        return spec, Link(index, choice.name, inputs, output.name, state.convert, output)
     made = _make(choice, by_name[name], along=True)
     kind = "cameras" if isinstance(made.channel, CameraSpec) else "proprio"
     channels = tuple(made.channel if c.name == name else c for c in getattr(observation, kind))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from trialplate.canonical import JsonValue
 from trialplate.errors import ContractFault
-from trialplate.policies.handshake_types import (
+from trialplate.policies.messages.handshake_types import (
     DriverHello,
     EpisodeMessage,
     PolicyHello,
@@ -26,9 +26,9 @@ from trialplate.policies.handshake_types import (
     SpecMessage,
     Terms,
 )
-from trialplate.policies.message_reading import first_mistake, message_type
-from trialplate.policies.message_types import CloseMessage, Message
-from trialplate.policies.message_writing import PROTOCOL
+from trialplate.policies.messages.reading import first_mistake, message_type
+from trialplate.policies.messages.types import CloseMessage, Message
+from trialplate.policies.messages.writing import PROTOCOL
 from trialplate.record import EpisodeInfo
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
 from trialplate.spec.protocol import Budgets

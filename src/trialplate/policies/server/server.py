@@ -1,7 +1,8 @@
 """A policy behind a WebSocket: what ``trialplate policy serve`` runs.
 
 One event loop answers handshakes, pings and ``GET /healthz`` at all times; the policy lives in one thread of its own
-(:mod:`trialplate.policies.batching`). What a message means is the session's (:mod:`trialplate.policies.sessions`).
+(:mod:`~trialplate.policies.server.batching`). What a message means is the session's
+(:mod:`~trialplate.policies.server.sessions`).
 Memory is bounded: a connection may hold one message of the size that the policy needs, and there are only so many
 connections; one that begins a message and does not finish it is dropped. Source: policy contract, sections 4.3 and 5.
 """
@@ -23,11 +24,11 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from trialplate.errors import HarnessFault, Unavailable, UsageError
-from trialplate.policies.batching import Ask, Batcher, Delivery, Job
 from trialplate.policies.charging import charged
-from trialplate.policies.connection import seconds
-from trialplate.policies.receiving import Lender, ReceivingConnection
-from trialplate.policies.sessions import Begin, Decide, Dialect, Session, Step
+from trialplate.policies.client.connection import seconds
+from trialplate.policies.server.batching import Ask, Batcher, Delivery, Job
+from trialplate.policies.server.receiving import Lender, ReceivingConnection
+from trialplate.policies.server.sessions import Begin, Decide, Dialect, Session, Step
 from trialplate.record import EpisodeInfo
 from trialplate.spec.channels import PolicySpec
 
@@ -41,7 +42,7 @@ MOST_CONNECTIONS = 1024
 GOING_AWAY = "the policy server is shutting down"
 LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
-_QUIET = logging.getLogger("trialplate.policies.server")
+_QUIET = logging.getLogger("trialplate.policies.server.server")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
 

@@ -6,7 +6,7 @@ charges what is wrong with it to the side that sent it. Source: policy contract,
 
 from __future__ import annotations
 
-from trialplate.policies.handshake import (
+from trialplate.policies.messages.handshake import (
     agreed_bytes,
     driver_hello_message,
     episode_message,
@@ -30,7 +30,7 @@ from trialplate.policies.handshake import (
     status_message,
     terms_part,
 )
-from trialplate.policies.message_reading import (
+from trialplate.policies.messages.reading import (
     fault_of,
     message_type,
     parse_ack,
@@ -40,7 +40,7 @@ from trialplate.policies.message_reading import (
     parse_ready,
     parse_reset,
 )
-from trialplate.policies.message_writing import (
+from trialplate.policies.messages.writing import (
     CLASS_OF,
     HTTP_STATUS,
     MAX_TEXT_BYTES,

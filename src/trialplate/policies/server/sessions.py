@@ -15,22 +15,22 @@ import numpy as np
 
 from trialplate.canonical import sha256_hex
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
-from trialplate.policies.handshake import agreed_bytes, needed_bytes, parse_hello, policy_hello_message
-from trialplate.policies.message_reading import (
+from trialplate.policies.messages.handshake import agreed_bytes, needed_bytes, parse_hello, policy_hello_message
+from trialplate.policies.messages.openpi_mapping import OpenpiMapping
+from trialplate.policies.messages.reading import (
     message_type,
     parse_ack,
     parse_episode_end,
     parse_observation,
     parse_reset,
 )
-from trialplate.policies.message_writing import (
+from trialplate.policies.messages.writing import (
     close_message,
     decision_message,
     error_message,
     fitted,
     ready_message,
 )
-from trialplate.policies.openpi_mapping import OpenpiMapping
 from trialplate.policies.wire import openpi, own
 from trialplate.record import ActionChunk, EpisodeInfo, Observation, PolicyDecision, Remaining
 from trialplate.spec.channels import PolicySpec

@@ -17,10 +17,10 @@ from trialplate.canonical import JsonValue, document_sha256, sha256_hex
 from trialplate.errors import CanonicalError, ContractFault, PolicyFault
 from trialplate.interfaces import Scenario
 from trialplate.policies.charging import recordable
-from trialplate.policies.connection import Connection, Greeting, connect
-from trialplate.policies.handshake import agreed_bytes
-from trialplate.policies.message_writing import fitted
-from trialplate.policies.openpi_mapping import OpenpiMapping
+from trialplate.policies.client.connection import Connection, Greeting, connect
+from trialplate.policies.messages.handshake import agreed_bytes
+from trialplate.policies.messages.openpi_mapping import OpenpiMapping
+from trialplate.policies.messages.writing import fitted
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.wire import openpi
 from trialplate.record import Ack, ActionChunk, EndReason, EpisodeInfo, Measurement, Observation, PolicyDecision
@@ -70,8 +70,8 @@ def plain(value: Any) -> JsonValue:
 class OpenpiActor:
     """The arm's side of a rollout over openpi's dialect. Connects at each reset.
 
-    ``mapping``: openpi key -> channel, as in :mod:`trialplate.policies.openpi_mapping`. ``single_vector``: a reply of
-    one row without its leading axis is taken as a chunk of one. Raises LockError for a mapping that does not fit.
+    ``mapping``: openpi key -> channel, as in :mod:`trialplate.policies.messages.openpi_mapping`. ``single_vector``:
+    a reply of one row without its leading axis is taken as a chunk of one. Raises LockError for a mapping that does not fit.
     """
 
     def __init__(

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from trialplate.canonical import document_sha256, file_sha256
 from trialplate.errors import LockError, PolicyFault, SensorInvalid
 from trialplate.fingerprint import policy_source
+from trialplate.policies.adapters.links import Link, link_actions, link_observation
 from trialplate.policies.charging import charged
-from trialplate.policies.links import Link, link_actions, link_observation
 from trialplate.spec.channels import ActionSpec, CameraSpec, ObservationSpec
 from trialplate.spec.protocol import AdapterChoice
 from trialplate.spec.registration import AdapterIdentity
 
 VERSION = "1"
-_SOURCES = ("adapters.py", "conversions.py", "links.py", "pictures.py", "rotations.py")
+_SOURCES = ("chain.py", "conversions.py", "links.py", "pictures.py", "rotations.py")
 
 
 def adapter_faults(

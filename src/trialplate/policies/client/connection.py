@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, UsageError
 from trialplate.policies.charging import recordable
-from trialplate.policies.line import (
+from trialplate.policies.client.line import (
     PING_INTERVAL_S,
     Line,
     LineExpired,

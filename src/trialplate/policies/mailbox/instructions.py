@@ -71,7 +71,7 @@ class Instructions:
 @cache
 def template_text() -> str:
     """Return the shipped template."""
-    return (files("trialplate.policies") / "data" / f"{TEMPLATE}.txt").read_text(encoding="utf-8")
+    return (files("trialplate.policies.mailbox") / "data" / f"{TEMPLATE}.txt").read_text(encoding="utf-8")
 
 
 def render_instructions(action: ActionSpec, *, host: str, mailbox: str) -> Instructions:

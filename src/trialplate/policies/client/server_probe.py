@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import PolicyFault, UsageError
+from trialplate.policies.client.websocket import RemoteHello, WebSocketActor, describe
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.validation import validate_chunk
-from trialplate.policies.websocket_client import RemoteHello, WebSocketActor, describe
 from trialplate.record import ActionChunk, EpisodeInfo, History, Measurement, Observation, Remaining
 from trialplate.spec.channels import ObservationSpec, ProprioSpec
 from trialplate.spec.protocol import Budgets

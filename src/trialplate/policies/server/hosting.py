@@ -13,10 +13,10 @@ from typing import Any
 
 from trialplate.errors import LockError, PolicyFault, UsageError
 from trialplate.interfaces import BatchPolicy
-from trialplate.policies.batching import Batcher, Delivery
 from trialplate.policies.charging import charged
-from trialplate.policies.server import PolicyServer, ServeSettings
-from trialplate.policies.sessions import Dialect, OwnDialect
+from trialplate.policies.server.batching import Batcher, Delivery
+from trialplate.policies.server.server import PolicyServer, ServeSettings
+from trialplate.policies.server.sessions import Dialect, OwnDialect
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.registration import Registration
 

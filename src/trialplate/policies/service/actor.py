@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trialplate.interfaces import Scenario
-from trialplate.policies.rendezvous import Rendezvous
+from trialplate.policies.service.rendezvous import Rendezvous
 from trialplate.policies.setting import ActorSetting
 from trialplate.record import Ack, EndReason, EpisodeInfo, Measurement, Observation, PolicyDecision
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trialplate.policies import pictures, rotations
+from trialplate.policies.adapters import pictures, rotations
 from trialplate.spec.channels import ActionComponent, CameraSpec, GripperRange, ProprioSpec
 
 Channel = CameraSpec | ProprioSpec | ActionComponent

@@ -15,12 +15,12 @@ from typing import Any
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault
 from trialplate.interfaces import Scenario
-from trialplate.policies.connection import Connection, Greeting, connect
+from trialplate.policies.client.connection import Connection, Greeting, connect
 from trialplate.policies.declarations import parse_declaration
-from trialplate.policies.handshake import agreed_bytes, parse_hello, service_hello_message, terms_part
-from trialplate.policies.handshake_types import PolicyHello
-from trialplate.policies.message_reading import fault_of, message_type, parse_decision, parse_ready
-from trialplate.policies.message_writing import (
+from trialplate.policies.messages.handshake import agreed_bytes, parse_hello, service_hello_message, terms_part
+from trialplate.policies.messages.handshake_types import PolicyHello
+from trialplate.policies.messages.reading import fault_of, message_type, parse_decision, parse_ready
+from trialplate.policies.messages.writing import (
     ack_message,
     close_message,
     episode_end_message,

@@ -1,0 +1,1 @@
+"""Policies on other machines: the actors behind ``ws://`` and ``openpi+ws://``."""

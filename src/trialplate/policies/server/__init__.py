@@ -1,0 +1,1 @@
+"""A policy object behind a WebSocket, for many clients: what ``trialplate policy serve`` runs."""
