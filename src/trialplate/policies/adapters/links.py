@@ -146,7 +146,8 @@ def _targets(
 def _look(
     index: int, choice: AdapterChoice, name: str, *, observation: ObservationSpec
 ) -> tuple[ObservationSpec, Link]:
-    by_name: dict[str, Any] = {channel.name: channel for channel in (*observation.cameras, *observation.proprio)}
+    both: tuple[CameraSpec | ProprioSpec, ...] = (*observation.cameras, *observation.proprio)
+    by_name: dict[str, Any] = {channel.name: channel for channel in both}
     if choice.name == LIBERO_STATE:
         _check_params(choice, required=_LIBERO_PARAMS)
         state = _libero_state(choice, by_name)

@@ -71,7 +71,8 @@ class OpenpiActor:
     """The arm's side of a rollout over openpi's dialect. Connects at each reset.
 
     ``mapping``: openpi key -> channel, as in :mod:`trialplate.policies.messages.openpi_mapping`. ``single_vector``:
-    a reply of one row without its leading axis is taken as a chunk of one. Raises LockError for a mapping that does not fit.
+    a reply of one row without its leading axis is taken as a chunk of one. Raises LockError for a mapping that does
+    not fit.
     """
 
     def __init__(
