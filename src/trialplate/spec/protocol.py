@@ -187,6 +187,10 @@ class Protocol(Frozen):
         return plain
 
 
+_MAY_BE_LEFT_OUT = (
+    ("expects", "proprio", ("frame", "rotation", "gripper")),
+    ("emits", "components", ("delta_base", "frame", "rotation", "gripper")),
+)
 _TABLES: dict[str, type[Frozen]] = {
     "": Protocol,
     "suite": SuiteChoice,
@@ -212,15 +216,35 @@ def structure_faults(raw: Mapping[str, Any]) -> tuple[Protocol | None, list[Docu
     faults += _strangers(raw, "")
     if faults:
         return None, faults
-    text = json.dumps(raw)
     try:
-        return Protocol.model_validate_json(text), faults
+        return Protocol.model_validate_json(json.dumps(_with_nulls(raw))), faults
     except ValidationError as error:
         for item in error.errors(include_url=False):
             fault = _fault_of(item["loc"], item["type"], item["msg"], got=item.get("input"))
             if fault is not None and fault not in faults:
                 faults.append(fault)
     return None, faults
+
+
+def _with_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """TOML has no null: a convention that ``declares`` leaves out is null, and so undeclared where one applies."""
+    arms = raw.get("arms")
+    if not isinstance(arms, list):
+        return dict(raw)
+    return {**raw, "arms": [_declaring(arm) if isinstance(arm, dict) else arm for arm in arms]}
+
+
+def _declaring(arm: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(arm.get("declares"), dict):
+        return arm
+    declares = dict(arm["declares"])
+    for side, key, nullable in _MAY_BE_LEFT_OUT:
+        listed = declares[side].get(key) if isinstance(declares.get(side), dict) else None
+        if isinstance(listed, list):
+            nulls = dict.fromkeys(nullable)
+            items = [{**nulls, **item} if isinstance(item, dict) else item for item in listed]
+            declares[side] = {**declares[side], key: items}
+    return {**arm, "declares": declares}
 
 
 def _strangers(value: Any, path: str) -> list[DocumentFault]:
@@ -279,6 +303,8 @@ def _fault_of(loc: tuple[int | str, ...], kind: str, message: str, *, got: Any) 
         table = str(parts[0]) if len(parts) > 1 else ""
         known = [field.alias or key for key, field in _TABLES.get(table, Protocol).model_fields.items()]
         return DocumentFault(path, f"unknown name {name!r}{nearest(name, known)}")
+    if kind == "too_short" and isinstance(got, list) and got:
+        return None  # every item of the list is wrong, and each has said so
     if kind == "missing":
         return DocumentFault(path, "missing; it has no default because a wrong one would change the number")
     return DocumentFault(path, f"{message[0].lower()}{message[1:]}, got {_shown(got)}")

@@ -8,7 +8,7 @@ import pytest
 
 from trialplate import api
 from trialplate.errors import ProtocolError, UsageError
-from trialplate.spec.protocol import Protocol
+from trialplate.spec.protocol import Protocol, read_toml, structure_faults
 
 
 def _faults(path: Path) -> dict[str, str]:
@@ -86,3 +86,56 @@ def test_a_protocol_is_immutable(toy_protocol: Path) -> None:
     protocol: Protocol = api.load_protocol(toy_protocol).protocol
     with pytest.raises(ValueError, match="frozen"):
         protocol.name = "other"  # type: ignore[misc]
+
+
+DECLARES = """
+schema = "trialplate.protocol/1"
+name = "declared"
+question = "what is left out?"
+run_class = "development"
+suite = { name = "toy-reach", version = "1" }
+
+[[arms]]
+name = "driver"
+policy = "served"
+
+[arms.declares.expects]
+proprio = [{ name = "ee_quat", dim = 4, unit = "1", frame = "base" }]
+
+[arms.declares.emits]
+control_hz = 20
+dim = 1
+
+[[arms.declares.emits.components]]
+name = "gripper"
+dim = 1
+kind = "gripper"
+mode = "absolute"
+unit = "1"
+low = [0.0]
+high = [1.0]
+gripper = { closed = 0.0, open = 1.0 }
+"""
+
+
+def test_a_convention_that_an_operator_leaves_out_is_null_and_not_a_mistake_of_the_file() -> None:
+    protocol, faults = structure_faults(read_toml(DECLARES, source="declared.toml"))
+    assert protocol is not None, faults
+    declared = protocol.arms[0].declares
+    assert declared is not None
+    assert declared.expects.proprio[0].rotation is None
+    assert (declared.emits.components[0].frame, declared.emits.components[0].delta_base) == (None, None)
+
+
+def test_one_wrong_item_of_a_list_is_one_mistake() -> None:
+    text = DECLARES.replace('unit = "1"\nlow', 'unit = "inch"\nlow')
+    _, faults = structure_faults(read_toml(text, source="declared.toml"))
+    assert [fault.path for fault in faults] == ["arms[0].declares.emits.components[0].unit"]
+
+
+@pytest.mark.parametrize("line", ["declares = 3", "declares = { expects = 1, emits = [] }"])
+def test_a_declaration_that_is_no_table_is_a_mistake_and_no_crash(line: str) -> None:
+    text = DECLARES[: DECLARES.index("[arms.declares")] + line
+    protocol, faults = structure_faults(read_toml(text, source="declared.toml"))
+    assert protocol is None
+    assert all(fault.path.startswith("arms[0].declares") for fault in faults)
