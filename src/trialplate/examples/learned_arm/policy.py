@@ -191,6 +191,13 @@ class Network:
         return said
 
 
+def at_rest() -> FloatArray:
+    """Return rows (CHUNK_ROWS, 7) that move nothing and keep the gripper open."""
+    rows = np.zeros((CHUNK_ROWS, ACTION_DIM))
+    rows[:, 6] = -1.0
+    return rows
+
+
 def as_actions(said: FloatArray) -> FloatArray:
     """Return ``said`` (n, 4) as actions (n, 7); the hand is never turned."""
     actions = np.zeros((len(said), ACTION_DIM))
@@ -200,12 +207,16 @@ def as_actions(said: FloatArray) -> FloatArray:
 
 
 class LearnedArm:
-    """The arm under test. ``weights`` is one .npz file that ``train.py`` wrote."""
+    """The arm under test. ``weights`` is one .npz file that ``train.py`` wrote.
 
-    def __init__(self, *, weights: tuple[Path, ...]) -> None:
+    ``stops``: say when the work is done; False holds still instead, for wires that carry no stop (openpi).
+    """
+
+    def __init__(self, *, weights: tuple[Path, ...], stops: bool = True) -> None:
         if len(weights) != 1:
             raise UsageError(f"the learned arm needs exactly one checkpoint, got {len(weights)}")
         self._network = Network(weights[0])
+        self._stops = stops
         self.metadata = self._network.metadata
         self._memory = Memory()
         self._has_held = False
@@ -224,9 +235,10 @@ class LearnedArm:
     def act(self, observation: Observation) -> Decision:
         """Return the next rows, or stop a while after the block was let go on the goal."""
         situation = self._memory.look(observation.proprio, step=observation.step_index)
-        if self._waited(situation, step=observation.step_index):
+        done = self._waited(situation, step=observation.step_index)
+        if done and self._stops:
             return Stop("let go on the goal and waited")
-        rows = as_actions(self._network.said(situation.features()))
+        rows = at_rest() if done else as_actions(self._network.said(situation.features()))
         self._memory.sent(rows)
         return ActionChunk(rows)
 
