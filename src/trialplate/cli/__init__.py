@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cyclopts import App
 
-from trialplate.cli import campaign, compare, machine, mailbox, output, policy, probe, run, suites
+from trialplate.cli import campaign, compare, machine, mailbox, output, policy, probe, run, serve, suites
 
 app = App(
     name="trialplate",
@@ -21,7 +21,7 @@ app = App(
     result_action="return_value",
     help_format="plaintext",
 )
-for group in (campaign, run, compare, suites, policy, mailbox, probe, machine):
+for group in (campaign, run, compare, suites, policy, serve, mailbox, probe, machine):
     group.register(app)
 
 

@@ -29,6 +29,7 @@ from trialplate.spec.protocol import Protocol
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import ATTACHED, REMOTE, scheme_of
 from trialplate.store.campaign import CampaignWriter
+from trialplate.store.chain import JOURNAL
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
 
 ExecutorName = Literal["serial", "processes"]
@@ -60,12 +61,13 @@ class Attachment:
     """How arms that come to the run by themselves are met.
 
     ``actors``: scheme -> what makes the actor of such an arm. ``gate``: called before each of their trials is
-    started; it waits until the arm asks for one, and False ends the run. ``registered``: arm -> the identity that
-    came, where it is not the locked one.
+    started; it waits until the arm asks for one, and False ends the run (``aborted``). ``registered``: arm -> the
+    identity that came, where it is not the locked one. ``arms``: only these of them; None is all.
     """
 
     actors: Mapping[str, ActorFactory]
     gate: Callable[[Trial], bool] = lambda trial: True
+    arms: frozenset[str] | None = None
     registered: Mapping[str, Registration] = field(default_factory=dict)
 
 
@@ -101,7 +103,7 @@ def run_campaign(
         registered = {**registered, **attachment.registered}
     plan = BenchPlan(lock.document, lock.sha256, recording, addresses or {}, registered)
     how = _Run(plan, arms, workers, executor, attachment, progress)
-    with _open(lock, folder, resume=resume) as writer:
+    with open_campaign(lock, folder, resume=resume) as writer:
         writer.open_run(_run_facts(lock, how))
         _end_interrupted(writer, plan)
         writer.inputs_checked(arm_inputs(lock))
@@ -128,7 +130,8 @@ def _arms(lock: Lock, attachment: Attachment | None) -> frozenset[str]:
     schemes = {arm["name"]: scheme_of(arm["policy"]) for arm in lock.document["arms"]}
     if attachment is None:
         return frozenset(name for name, scheme in schemes.items() if scheme not in ATTACHED)
-    chosen = frozenset(name for name, scheme in schemes.items() if scheme in attachment.actors)
+    attached = frozenset(name for name, scheme in schemes.items() if scheme in attachment.actors)
+    chosen = attached if attachment.arms is None else attached & attachment.arms
     if not chosen:
         wanted = ", ".join(sorted(attachment.actors))
         raise LockError(f"no arm of the lock has the policy {wanted!r}", code="no_such_arm")
@@ -178,8 +181,13 @@ def refuse_unfit(lock: Lock, *, arms: Collection[str], addresses: Mapping[str, s
     return found
 
 
-def _open(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
-    if (folder / "journal.jsonl").exists():
+def open_campaign(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
+    """Start the campaign of a lock, or go on with it.
+
+    Raises LockError ``campaign_exists`` when it was started and ``resume`` is not set, and what the writer raises.
+    """
+    journal = folder / JOURNAL
+    if journal.exists() and journal.stat().st_size:
         if not resume:
             raise LockError(
                 f"{folder} holds attempts already; continue it with --resume, or choose another folder",
@@ -233,7 +241,9 @@ def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Inte
             how.progress(Progress(done, planned, finished.row))
     except KeyboardInterrupt:
         return "interrupted"
-    return "systematic_error" if halting.halted & how.arms else None
+    if halting.halted & how.arms:
+        return "systematic_error"
+    return "aborted" if _open_tasks(writer, how.arms) else None
 
 
 def _admitted(tasks: Sequence[Task], how: _Run, halting: Halting) -> Iterator[Task]:

@@ -1,0 +1,231 @@
+"""Serve the environment to a driver: the same campaign as any other, whose arms are played from outside.
+
+The doors are open before the run begins, because only a driver can say who its policy is; nothing is recorded before
+it has. The run itself is :func:`~trialplate.run.campaign.run_campaign`.
+
+Source: policy contract, sections 3 and 4.2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from trialplate.canonical import JsonValue
+from trialplate.errors import HarnessFault, LockError, UsageError, nearest
+from trialplate.interfaces import Actor
+from trialplate.lock import Lock
+from trialplate.policies.service.actor import ServedActor
+from trialplate.policies.service.desk import MANAGEMENT_BYTES, Counts, Desk
+from trialplate.policies.service.http import service_app
+from trialplate.policies.service.listener import Listener
+from trialplate.policies.service.rendezvous import Rendezvous
+from trialplate.policies.service.token import token_from
+from trialplate.policies.setting import ActorSetting
+from trialplate.record import EndReason, Outcome
+from trialplate.registry import load_suite
+from trialplate.run.attempt import Recording
+from trialplate.run.bench import BenchPlan
+from trialplate.run.campaign import Attachment, Progress, RunReport, open_campaign, refuse_unfit, run_campaign
+from trialplate.run.interrupt import interruptible
+from trialplate.run.schedule import Trial
+from trialplate.run.seating import seat_arm
+from trialplate.spec.schemes import scheme_of
+from trialplate.store.view import read_campaign
+
+LINGER_AT_MOST_S = 600.0
+"""However often a driver asks after the last episode, the service ends."""
+
+END_TOLD: Mapping[str, EndReason] = {
+    "policy_stop": "policy_stop", "step_limit": "step_limit", "control_rejected": "error", "fault": "error",
+    "interrupted": "aborted",
+}  # fmt: skip
+"""Termination of a row -> how the driver is told that the episode ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where the service listens, and the file of the key to its management. ``bind``: HOST:PORT, port 0 any free."""
+
+    bind: str
+    token_file: Path
+    allow_remote: bool = False
+
+
+class Service:
+    """What a driver meets, in front of a campaign that has not begun. ``planned``: trials of the served ``arms``."""
+
+    def __init__(
+        self, lock: Lock, folder: Path, *, settings: Mapping[str, ActorSetting], ended: int, resume: bool,
+        score: Callable[[Path], Sequence[Outcome]],
+    ) -> None:  # fmt: skip
+        self.arms = frozenset(settings)
+        self.planned = sum(trial["arm"] in self.arms for trial in lock.document["schedule"])
+        self._lock, self._folder, self._resume, self._score = lock, folder, resume, score
+        self._settings = settings
+        self._ended, self._in_flight = ended, False
+        self._over = threading.Event()
+        self._heard_s = monotonic()
+        self._table = Rendezvous()
+        self.desk = Desk(self._table, settings, counts=self._counts, results=self._results)
+
+    @property
+    def left(self) -> int:
+        """How many trials of the arms have not ended."""
+        return self.planned - self._ended
+
+    @contextmanager
+    def open(self, doors: Doors) -> Iterator[str]:
+        """Listen until the block is left; gives the address. Raises UsageError."""
+        token = token_from(doors.token_file)
+        largest = max(self.desk.decision_bytes, MANAGEMENT_BYTES)
+        listener = Listener(
+            service_app(self.desk, token=token, heard=self._hear),
+            doors.bind,
+            allow_remote=doors.allow_remote,
+            max_frame_bytes=largest,
+        )
+        listener.start()
+        try:
+            yield listener.address
+        finally:
+            self._over.set()
+            self._table.stop("the service ended")
+            listener.stop()
+
+    def run(self, *, recording: Recording, progress: Callable[[Progress], None]) -> RunReport:
+        """Wait for the first driver, then run the campaign; afterwards answer for a while whoever asks how it went.
+
+        Raises UsageError ``not_started`` when nobody came, and what ``run_campaign`` raises.
+        """
+        if not self._table.wait_for_driver():
+            raise UsageError(f"nothing was run: {self._table.stopped}", code="not_started")
+        registered = {
+            name: came
+            for name, came in self.desk.registered.items()
+            if came.sha256() != self._settings[name].registration_sha256
+        }
+        attachment = Attachment({"served": self._seat}, gate=self._admit, arms=self.arms, registered=registered)
+        report = run_campaign(
+            self._lock, self._folder, resume=self._resume, recording=recording, attachment=attachment,
+            progress=lambda how_far: self._note(how_far, tell=progress),
+        )  # fmt: skip
+        self._over.set()
+        if report.stopped_by == "interrupted":
+            return report
+        self._table.no_more("halted" if report.stopped_by == "systematic_error" else "complete")
+        with suppress(KeyboardInterrupt):  # the run is closed: whoever does not want to wait need not
+            self._linger()
+        return report
+
+    # -- the run's side --------------------------------------------------------------------------------------------
+
+    def _seat(self, setting: ActorSetting) -> Actor:
+        return ServedActor(self._table, setting)
+
+    def _admit(self, trial: Trial) -> bool:
+        self._in_flight = self._table.wait_for_next(trial.trial_id)
+        return self._in_flight
+
+    def _note(self, how_far: Progress, *, tell: Callable[[Progress], None]) -> None:
+        self._ended, self._in_flight = self.planned - (how_far.total - how_far.done), False
+        tell(how_far)
+
+    def _linger(self) -> None:
+        """Stay until nobody has asked for a while: results are there only now."""
+        quiet_s = max(setting.budgets.close_timeout_s for setting in self._settings.values())
+        deadline_s = monotonic() + LINGER_AT_MOST_S
+        while (left_s := min(self._heard_s + quiet_s, deadline_s) - monotonic()) > 0:
+            threading.Event().wait(left_s)
+
+    # -- the driver's side -----------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        self._heard_s = monotonic()
+
+    def _counts(self) -> Counts:
+        return Counts(self.planned, self._ended + self._in_flight, self._ended)
+
+    def _results(self) -> list[dict[str, JsonValue]]:
+        """Return every counted attempt of the arms; after an abort the last one may still be on its way to disk."""
+        if not self._over.wait(max(setting.budgets.episode_timeout_s for setting in self._settings.values())):
+            raise HarnessFault("the last attempt has not ended", code="interrupted")
+        rows = {row.trial_id: row for row in read_campaign(self._folder).rows}  # in order: the last attempt counts
+        told = []
+        for outcome in self._score(self._folder):
+            if outcome.arm not in self.arms:
+                continue
+            row = rows[outcome.trial_id]
+            reason = "aborted" if row.fault_code == "interrupted" else END_TOLD[row.termination]
+            told.append(
+                {
+                    "attempt": f"{row.trial_id}-{row.attempt}",
+                    "episode": self._table.id_of(row.trial_id),
+                    "status": outcome.status.value,
+                    "reason": reason,
+                    "code": row.fault_code,
+                }
+            )
+        return told
+
+
+@contextmanager
+def serving(
+    lock: Lock,
+    folder: Path,
+    *,
+    doors: Doors,
+    arms: Collection[str] = (),
+    resume: bool = False,
+    score: Callable[[Path], Sequence[Outcome]],
+) -> Iterator[tuple[Service, str]]:
+    """Open a service for arms of a lock (all that are served, by default); gives it and its address.
+
+    Refuses everything that can be refused before a driver comes: raises LockError, UsageError and what
+    ``run_campaign`` raises. ``score`` says what the recorded attempts are worth, for the driver that asks at the end.
+    Ctrl-C and SIGTERM raise KeyboardInterrupt inside.
+    """
+    chosen = served_arms(lock, arms)
+    refuse_unfit(lock, arms=chosen, addresses={})
+    ended = _ended_before(lock, folder, arms=chosen, resume=resume)
+    settings = {name: _setting(lock, name) for name in chosen}
+    service = Service(lock, folder, settings=settings, ended=ended, resume=resume, score=score)
+    with interruptible(), service.open(doors) as address:
+        yield service, address
+
+
+def served_arms(lock: Lock, wanted: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the served arms of a lock, or those that are wanted. Raises LockError or UsageError."""
+    served = [arm["name"] for arm in lock.document["arms"] if scheme_of(arm["policy"]) == "served"]
+    if not served:
+        raise LockError(
+            'no arm of this lock is played by a driver: expected an arm with policy = "served"', code="no_such_arm"
+        )
+    for name in wanted:
+        if name not in served:
+            raise UsageError(f"no served arm {name!r}{nearest(name, served)}", code="no_such_arm")
+    return tuple(name for name in served if not wanted or name in wanted)
+
+
+def _ended_before(lock: Lock, folder: Path, *, arms: Collection[str], resume: bool) -> int:
+    """Return how many trials of the arms have ended. Raises whatever keeps a run from using the folder."""
+    with open_campaign(lock, folder, resume=resume) as writer:
+        return len({attempt.trial.trial_id for attempt in writer.ended_attempts if attempt.trial.arm in arms})
+
+
+def _setting(lock: Lock, name: str) -> ActorSetting:
+    """Return the terms of a served arm, as the loop would hand them to its actor."""
+    found: list[ActorSetting] = []
+
+    def take(setting: ActorSetting) -> Any:
+        found.append(setting)
+
+    entry = next(arm for arm in lock.document["arms"] if arm["name"] == name)
+    terms = BenchPlan(lock.document, lock.sha256).terms()
+    seat_arm(entry, load_suite(lock.document["suite"]["name"]), terms, actors={"served": take})
+    return found[0]
