@@ -19,6 +19,7 @@ app = App(
     "Exit codes: 0 yes; 1 no (incomplete, ERROR, not verified); 2 bad input; 3 intact but blocked.",
     version=output.version,
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
     help_format="plaintext",
 )
 for group in (campaign, run, compare, suites, policy, serve, mailbox, probe, machine):
