@@ -15,6 +15,8 @@ from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
 
 DIFFERENT_PROTOCOL = "different protocol"
+SHOWN_CHARACTERS = 120
+"""Longest value that is shown whole: a digest is."""
 _SUITE = (
     "name", "version", "body", "instruction", "sources", "manifest_sha256", "selected_sha256", "action", "chain",
     "profiles_sha256", "settings", "max_steps", "fault_table", "errors_rule",
@@ -156,4 +158,4 @@ def _is_list(value: Any) -> bool:
 
 def _short(value: Any) -> str:
     text = "none" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."

@@ -201,8 +201,9 @@ class CampaignWriter:
     def start_attempt(self, trial_id: str, *, ordinal: int, arm: str, attempt: int = 0) -> Record:
         """Record durably that an attempt begins, before its world is reset.
 
-        First attempts of an arm start in schedule order. Raises UsageError (``row_unplanned``, ``row_order``,
-        ``row_duplicated``, ``attempt_repeated``) and writes nothing then.
+        First attempts start in schedule order: those of one arm over all runs, those of one run over all its arms.
+        Raises UsageError (``row_unplanned``, ``row_order``, ``row_duplicated``, ``attempt_repeated``) and writes
+        nothing then.
         """
         return self._append(
             "attempt.start", {"trial_id": trial_id, "ordinal": ordinal, "arm": arm, "attempt": attempt}

@@ -79,12 +79,16 @@ class Close:
 
 @dataclass(slots=True)
 class Ledger:
-    """The state after a number of records. ``take`` never raises: what breaks a rule is returned and skipped."""
+    """The state after a number of records. ``take`` never raises: what breaks a rule is returned and skipped.
+
+    ``newest``: the highest ordinal whose first attempt this run has started; -1 before the first.
+    """
 
     plan: Plan
     attempts: dict[Key, Attempt] = field(default_factory=dict)
     last_attempt: dict[str, int] = field(default_factory=dict)
     next_ordinal: dict[str, int] = field(default_factory=dict)
+    newest: int = -1
     run_id: str | None = None
     running: bool = False
     close: Close | None = None
@@ -151,10 +155,12 @@ class Ledger:
         due = self._due(trial.arm)
         if trial.ordinal != due:
             return _wrong("row_order", place, f"trial {due:06d} next of arm {trial.arm}", trial.trial_id)
+        if trial.ordinal < self.newest:
+            return _wrong("row_order", place, f"a trial behind {self.newest:06d} in this run", trial.trial_id)
         return None
 
     def _due(self, arm: str) -> int:
-        """Return which trial of an arm starts next. Arms that are attached in other ways run at other times."""
+        """Return which trial of an arm starts next. Arms that come by themselves have runs of their own."""
         trials = self.plan.trials
         rest = range(self.next_ordinal.get(arm, 0), len(trials))
         return next((ordinal for ordinal in rest if trials[ordinal].arm == arm), len(trials))
@@ -231,13 +237,15 @@ class Ledger:
     def _apply(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
         if kind in ("run.open", "run.resume"):
             self.run_id = self.run_id or data["run_id"]
-            self.running = True
+            self.running, self.newest = True, -1
         elif kind == "attempt.start":
             trial = self.plan.trials[data["ordinal"]]
             started = Attempt(trial, data["attempt"], record)
             self.attempts[started.key] = started
             self.last_attempt[trial.trial_id] = max(data["attempt"], self.last_attempt.get(trial.trial_id, -1))
             self.next_ordinal[trial.arm] = max(self.next_ordinal.get(trial.arm, 0), trial.ordinal + 1)
+            if data["attempt"] == FIRST_ATTEMPT:
+                self.newest = max(self.newest, trial.ordinal)
         elif kind == "attempt.end":
             self.attempts[(data["trial_id"], data["attempt"])].end = data
         elif kind == "inputs.checked":

@@ -284,7 +284,7 @@ TOY = Suite(
             ),
         ),
     ),
-    fault_table={"policy_exception": "ERROR", "policy_timeout": "ERROR"},
+    fault_table={},
     max_steps=MAX_STEPS,
     bodies=("own",),
     sources=(Path(__file__),),

@@ -138,6 +138,19 @@ def test_only_the_next_planned_trial_of_an_arm_may_start(
     assert _code(UsageError, lambda: writer.start_attempt("000000", ordinal=0, arm="careful")) == "row_duplicated"
 
 
+def test_in_one_run_the_schedule_holds_across_arms_and_another_run_may_be_of_another_arm(tmp_path: Path) -> None:
+    with begin(tmp_path / "c") as writer:
+        writer.open_run({})
+        for trial in writer.plan.trials[1:4:2]:  # an arm that comes by itself has a run of its own
+            run_trial(writer, trial)
+        back = {"ordinal": 0, "arm": "careful"}
+        assert _code(UsageError, lambda: writer.start_attempt("000000", **back)) == "row_order"
+    with again(tmp_path / "c") as writer:
+        writer.open_run({})
+        run_trial(writer, writer.plan.trials[0])
+    assert [row.ordinal for row in read_campaign(tmp_path / "c").rows] == [0, 1, 3]
+
+
 def test_a_failed_attempt_is_never_run_again(writer: CampaignWriter) -> None:
     run_trial(writer, writer.plan.trials[0], termination="fault", fault_code="simulator_crash")
     again_ = lambda: writer.start_attempt("000000", ordinal=0, arm="careful", attempt=1)  # noqa: E731
