@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trialplate.errors import HarnessFault, SensorInvalid, nearest
 from trialplate.worlds.drawing import Frame, RenderSettings, Surface
+from trialplate.worlds.known_states import Corners
 
 STALE_MOTION_PX = 3.0
 """A watched point that moved this far inside a picture must have changed the picture."""
@@ -46,8 +47,13 @@ class CameraRig:
         self._last: dict[str, tuple[Frame, NDArray[np.float64] | None]] = {}
 
     def reset(self) -> None:
-        """Forget the pictures of the episode before."""
+        """Forget the pictures of the episode before, and the card of a probe."""
         self._last.clear()
+        self._surface.card = None
+
+    def hold_card(self, corners: Corners) -> None:
+        """Hold a card in four colours before every camera until the next reset; for probes, never in an episode."""
+        self._surface.card = dict(corners)
 
     def capture(self, data: mujoco.MjData, *, step: int, names: Sequence[str] | None = None) -> dict[str, Frame]:
         """Return the checked pictures (H, W, 3) of the named cameras, all of the rig's by default.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from trialplate.errors import HarnessFault, Unavailable
 from trialplate.worlds.gl import GL_ADVICE, GL_BACKEND_VARIABLE, GL_DISABLED, choose_gl_backend
+from trialplate.worlds.known_states import Corners, add_card
 
 Frame = NDArray[np.uint8]  # (H, W, 3)
 
@@ -59,7 +60,12 @@ def apply_rendering(spec: mujoco.MjSpec, settings: RenderSettings) -> None:
 
 
 class Surface:
-    """Draws one model from its fixed cameras into an off-screen buffer."""
+    """Draws one model from its fixed cameras into an off-screen buffer.
+
+    ``card``: colours that are held before each camera while it is probed, None in every episode.
+    """
+
+    card: Corners | None = None
 
     def __init__(self, model: mujoco.MjModel, *, settings: RenderSettings) -> None:
         self._model = model
@@ -113,6 +119,9 @@ class Surface:
         mujoco.mjv_updateScene(
             self._model, data, self._options, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
         )
+        if self.card is not None:
+            aspect = self._size[1] / self._size[0]
+            add_card(self._scene, self._model, data, camera_id=camera_id, corners=self.card, aspect=aspect)
         mujoco.mjr_render(self._rect, self._scene, self._mjr)
 
 

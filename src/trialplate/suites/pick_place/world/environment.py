@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import mujoco
 import numpy as np
@@ -36,6 +36,7 @@ from trialplate.worlds.arm_control import CartesianController, IkSettings, Unrea
 from trialplate.worlds.attachment import GraspAttachment, GripperCommand
 from trialplate.worlds.cameras import CameraRig
 from trialplate.worlds.drawing import RenderSettings, Surface, people_settings
+from trialplate.worlds.known_states import turn_body
 from trialplate.worlds.model_cache import WorldCache
 from trialplate.worlds.panda import PandaNames
 from trialplate.worlds.simulation import InitialState, World, actuator_ids, joint_qpos_address
@@ -53,7 +54,7 @@ class _Expected:
 
 
 class PickPlace:
-    """One world of the suite; implements :class:`trialplate.interfaces.Environment`.
+    """One world of the suite; implements :class:`trialplate.interfaces.ProbeableEnvironment`.
 
     ``body`` is ``own``, the Panda of our own shapes; ``profile`` is ``standard`` or ``object-estimate``. Compiled
     worlds are kept and reused, and every reuse proves that it equals a fresh world.
@@ -173,6 +174,26 @@ class PickPlace:
     def geom_ids(self, camera: str) -> NDArray[np.int32]:
         """Return the geom that each pixel of a camera shows (H, W), -1 for none; for tests of the scenes."""
         return self._cameras().geom_ids(self._world.data, name=camera)
+
+    def pose_for_probe(self, wxyz: tuple[float, float, float, float]) -> tuple[str, ...]:
+        """Turn the hand; see :class:`trialplate.interfaces.ProbeableEnvironment`."""
+        self._present_scene()
+        world, robot = self._world, self.robot
+        reached = turn_body(world.model, world.data, joints=robot.joints, body=robot.hand_body, wxyz=wxyz)
+        return ("ee_quat",) if reached else ()
+
+    def gripper_for_probe(self, opening: Literal["closed", "open"]) -> tuple[str, ...]:
+        """Move both fingers to an end of their travel; no channel of this suite declares a gripper's range."""
+        self._present_scene()
+        robot = self._settings.robot
+        self._views.fingers_m[:] = robot.open_m if opening == "open" else robot.closed_m
+        mujoco.mj_kinematics(self._world.model, self._world.data)
+        return ("finger_pos",)
+
+    def colour_card(self, corners: Mapping[str, tuple[int, int, int]]) -> tuple[str, ...]:
+        """Hold a card before both cameras."""
+        self._cameras().hold_card(corners)
+        return (PRIMARY, WRIST)
 
     def close(self) -> None:
         """Release the drawing buffers."""
