@@ -62,13 +62,13 @@ def socket_server(handler: Callable[[socket.socket], None]) -> Iterator[int]:
             yield listening.getsockname()[1]
         finally:
             stop.set()
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
             listening.close()
             for peer in held:
                 with suppress(OSError):
                     peer.shutdown(socket.SHUT_RDWR)
                 peer.close()
-            with suppress(OSError):
-                socket.create_connection(listening.getsockname(), timeout=0.1).close()
             thread.join(2)
 
 

@@ -125,7 +125,8 @@ def _told(document: dict[str, Any], *, wanted: int) -> list[str]:
 
 def _dialect(declared: Any, registration: Any, table: dict[str, str | tuple[str, ...]], limit_bytes: int) -> Any:
     from trialplate.policies.messages.openpi_mapping import OpenpiMapping
-    from trialplate.policies.server.sessions import OpenpiDialect, OwnDialect
+    from trialplate.policies.server.openpi_dialect import OpenpiDialect
+    from trialplate.policies.server.own_dialect import OwnDialect
 
     if not table:
         return OwnDialect(declared, registration, max_message_bytes=limit_bytes)

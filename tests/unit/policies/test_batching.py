@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from trialplate.errors import HarnessFault, PolicyFault, TrialplateError
-from trialplate.policies.server.batching import Ask, Batcher, Delivery
+from trialplate.policies.server.batching import Ask, Batcher, Delivery, Job
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, PolicyDecision, Remaining
 from trialplate.spec.channels import PolicySpec
 
@@ -188,8 +188,9 @@ def test_everything_happens_in_one_thread_that_is_not_ours_and_ends_with_close()
         return Echo()
 
     batches: SimpleQueue[Sequence[Delivery]] = SimpleQueue()
-    batcher = Batcher(make, deliver=batches.put)
-    policy = batcher.policy
+    policies: list[Echo] = []
+    batcher = Batcher(lambda: policies.append(make()) or policies[0], deliver=batches.put)  # type: ignore[func-returns-value]
+    (policy,) = policies
     batcher.submit(Ask(look("a")))
     batches.get(timeout=5)
     assert policy.threads == set(made) != {threading.get_ident()}
@@ -235,12 +236,12 @@ def test_a_reset_that_arrives_during_a_batch_waits_until_it_is_decided() -> None
     with Desk(Slow(), max_batch_size=2, max_wait_s=0.3) as desk:
         desk.ask("a")
         time.sleep(0.05)
-        waiting = threading.Thread(target=lambda: desk.batcher.run(lambda p: p.reset(None), timeout_s=5))
-        waiting.start()
+        done: SimpleQueue[Any] = SimpleQueue()
+        desk.batcher.submit(Job(lambda policy: policy.reset(None), done.put))
         time.sleep(0.05)
         desk.ask("bb")
         desk.answers(2)
-        waiting.join(5)
+        assert done.get(timeout=5) is None
     assert order == ["act", "reset"]
 
 
@@ -285,9 +286,72 @@ def test_what_waits_when_the_server_closes_is_answered_with_a_fault() -> None:
     assert isinstance(found["late"], HarnessFault)
 
 
-def test_a_busy_policy_is_told_as_busy() -> None:
+def test_a_job_returns_what_it_raised_and_the_thread_goes_on() -> None:
+    done: SimpleQueue[Any] = SimpleQueue()
     with Desk(Echo()) as desk:
-        desk.batcher.submit(Ask(look("a")))
-        with pytest.raises(HarnessFault, match="still busy after"):
-            desk.batcher.run(lambda policy: time.sleep(0.3), timeout_s=0.05)
-        assert desk.batcher.run(lambda policy: "free", timeout_s=5) == "free"
+        for work in (lambda policy: 1 / 0, lambda policy: "free"):
+            desk.batcher.submit(Job(work, done.put))
+        assert "ZeroDivisionError" in done.get(timeout=5).message
+        assert done.get(timeout=5) == "free"
+
+
+class Liar(Echo):
+    """Returns what is not a decision, or what misbehaves when it is looked at."""
+
+    def decide(self, observation: Observation) -> Any:
+        return self.answers.get(observation.instruction or "", ActionChunk([[1.0]]))
+
+    class Moody:
+        @property
+        def __class__(self) -> Any:
+            raise SystemExit(3)
+
+    class Bad(list[Any]):
+        def __iter__(self) -> Any:
+            raise KeyboardInterrupt("no")
+
+    answers: ClassVar[dict[str, Any]] = {
+        "fault of the harness": HarnessFault("the wire broke", code="transport_lost"),
+        "moody": Moody(),
+        "moody rows": ActionChunk(Moody()),
+        "rows that interrupt": ActionChunk([Bad()]),
+        "objects": ActionChunk(np.array([[object()]])),
+        "text for rows": ActionChunk("ab"),
+        "an endless number": ActionChunk([[10**40]]),
+        "none": None,
+    }
+
+
+@pytest.mark.parametrize("word", Liar.answers)
+@pytest.mark.parametrize("together", [False, True])
+def test_whatever_a_policy_returns_is_its_own_fault_and_its_thread_goes_on(word: str, together: bool) -> None:
+    class TogetherLiar(Liar):
+        def act_batch(self, observations: Sequence[Observation]) -> list[Any]:
+            return [self.decide(observation) for observation in observations]
+
+    with Desk(TogetherLiar() if together else Liar(), max_batch_size=2, max_wait_s=1.0 if together else 0.0) as desk:
+        desk.ask(*([word, "beside it"] if together else [word]))
+        outcome = desk.answers(2 if together else 1)[word]
+        assert isinstance(outcome, PolicyFault)
+        assert outcome.code in ("invalid_response_schema", "invalid_action", "policy_exception")
+
+
+def test_rows_of_a_policys_own_kind_are_read_in_its_thread_and_copied() -> None:
+    class Mine(list[Any]):
+        def __iter__(self) -> Any:
+            readers.add(threading.current_thread().name)
+            return super().__iter__()
+
+    readers: set[str] = set()
+    row = Mine([0.0])
+
+    class Own(Echo):
+        def decide(self, observation: Observation) -> Decision:
+            return ActionChunk([row])
+
+    with Desk(Own()) as desk:
+        desk.ask("a")
+        (outcome,) = desk.answers(1).values()
+        row[0] = 7.0
+        assert number(outcome) == 0.0
+    assert readers == {"trialplate-policy"}

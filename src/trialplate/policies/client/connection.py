@@ -109,7 +109,10 @@ class Connection:
         self._line = line
 
     def call(self, request: bytes, *, doing: str, timeout_s: float) -> bytes | str:
-        """Send a request and return the next message. Any exception leaves no connection behind."""
+        """Send a request and return the next message.
+
+        Any exception leaves no connection behind, but for a request above the limit, of which nothing was sent.
+        """
         line = self._line
         if line is None:
             raise HarnessFault(f"{doing}: the connection to the policy server is gone", code="transport_lost")
@@ -122,6 +125,15 @@ class Connection:
             silence_s = line.silence_s()
             self.discard()
             raise _typed(error, doing=doing, timeout_s=timeout_s, silence_s=silence_s) from None
+
+    def unasked(self) -> bytes | str | None:
+        """Return what the server sent without being asked, and drop the connection then; None when it kept still."""
+        if self._line is None or not self._line.unread():
+            return None
+        try:
+            return self._line.receive(deadline_s=monotonic() + 1.0)
+        finally:
+            self.discard()
 
     def tell(self, message: bytes) -> None:
         """Send what needs no answer. A connection that is gone is noticed by the next call, not here."""

@@ -28,7 +28,7 @@ from websockets.uri import parse_uri
 from trialplate.policies.charging import recordable
 
 PING_INTERVAL_S = 20.0
-IDLE_LOOK_S = 5.0
+IDLE_LOOK_S = 2.0
 """How often the socket is looked after between two calls: pings of the server are answered within this."""
 
 MAX_FRAGMENTS = 4096
@@ -36,6 +36,9 @@ LARGE_BYTES = 2**16
 """Messages from this size on are framed by ourselves, in place: the general way copies them four times."""
 
 _READ_BYTES = 2**16
+_READS_AT_ONCE = 64
+"""Reads of one look at the socket that does not wait: a server that never stops sending cannot hold us there."""
+
 _HEADER_BYTES = 16  # two unused bytes, then 2 + 8 + 4 bytes of a frame's header
 
 
@@ -60,7 +63,7 @@ class NoLine(Exception):
 
 
 class Line:
-    """An open connection. Made by :func:`open_line`; not usable after :meth:`close` or any exception but none.
+    """An open connection. Made by :func:`open_line`; not usable after :meth:`close` or an exception.
 
     A caller holds the turn during a call; the keeper, which answers and sends pings between calls, only ever takes
     the turn when it is free, and never waits for it.
@@ -132,9 +135,10 @@ class Line:
         """Close the socket at once: whatever is still on its way is never read."""
         self._closing.set()
         with suppress(OSError):
-            self._socket.close()
-        if self._keeper.is_alive() and self._keeper is not threading.current_thread():
-            self._keeper.join(timeout=2.0)
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._keeper.is_alive():
+            self._keeper.join(timeout=2.0)  # before the descriptor can be another connection's
+        self._socket.close()
 
     def keep(self) -> None:
         """Look after pings between calls from now on."""
@@ -155,7 +159,7 @@ class Line:
                 "connected, but the server does not answer the WebSocket handshake", transient=True
             ) from None
         except LineLost as error:
-            if self._protocol.handshake_exc is None and not self._messages:
+            if self._protocol.handshake_exc is None and self._protocol.state is CONNECTING:
                 raise NoLine(str(error), transient=True) from None
         if self._protocol.handshake_exc is not None:
             raise _refusal(self._protocol.handshake_exc)
@@ -199,28 +203,39 @@ class Line:
         return self._frame.data[2 : start + size]
 
     def _wait(self, deadline_s: float) -> None:
-        """Wait for bytes until the deadline, sending a ping when it is due."""
-        now_s = monotonic()
-        if now_s >= self._ping_due_s and self._protocol.state is OPEN:
-            self._ping(deadline_s)
-        self._socket.settimeout(max(0.001, min(_left(deadline_s), self._ping_due_s - now_s)))
+        """Wait once for bytes, sending a ping when it is due.
+
+        Raises LineExpired at the deadline, however much still comes, and LineLost.
+        """
+        if monotonic() >= deadline_s:
+            raise LineExpired("no message came in time")
+        until_s = deadline_s
+        if self._protocol.state is OPEN:
+            if monotonic() >= self._ping_due_s:
+                self._ping(deadline_s)
+            until_s = min(deadline_s, self._ping_due_s)
         try:
+            self._socket.settimeout(_left(until_s))
             data = self._socket.recv(_READ_BYTES)
         except (TimeoutError, ssl.SSLWantReadError):
-            if monotonic() >= deadline_s:
-                raise LineExpired("nothing came") from None
             return
         except OSError as error:
             raise self._loss(error) from None
         self._take(data)
         self._flush(deadline_s)
-        if not data:
+        if not data or (self._over() and not self._messages):
             raise self._loss()
 
+    def _over(self) -> bool:
+        """Return whether the server has ended the conversation, or has broken the rules of one."""
+        return self._flooded or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None
+
     def _drain(self) -> None:
-        """Take what has arrived, without waiting."""
+        """Take what has arrived, without waiting, and no further than to the first message that nobody asked for."""
         try:
-            while True:
+            for _ in range(_READS_AT_ONCE):
+                if self._messages:
+                    return
                 self._socket.setblocking(False)
                 data = self._socket.recv(_READ_BYTES)
                 self._take(data)
@@ -236,8 +251,11 @@ class Line:
         """Read a close frame that the server sent before it stopped reading."""
         with suppress(OSError):
             self._socket.settimeout(0.2)
-            while data := self._socket.recv(_READ_BYTES):
+            for _ in range(_READS_AT_ONCE):
+                data = self._socket.recv(_READ_BYTES)
                 self._take(data)
+                if not data or self._over():
+                    break
         self._take(b"")
 
     def _take(self, data: bytes) -> None:
@@ -302,7 +320,11 @@ class Line:
                 continue
             try:
                 self._drain()
-                if self._protocol.state is OPEN and monotonic() >= self._ping_due_s:
+                if self._protocol.state is not OPEN:
+                    with suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_RDWR)  # the server need not wait for the next call
+                    return
+                if monotonic() >= self._ping_due_s:
                     self._ping(monotonic() + 1.0)
             except (LineLost, LineExpired):
                 self._take(b"")
@@ -320,6 +342,8 @@ def open_line(uri: str, *, deadline_s: float, max_message_bytes: int) -> Line:
         raw = socket.create_connection((address.host, address.port), timeout=_left(deadline_s))
     except OSError as error:
         raise NoLine(f"no TCP connection: {error.strerror or error or 'no answer'}", transient=True) from None
+    except UnicodeError as error:
+        raise NoLine(f"{address.host!r} is no name of a host: {error}", transient=False) from None
     try:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)  # a look of two cameras leaves in one piece

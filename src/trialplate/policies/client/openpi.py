@@ -64,6 +64,8 @@ def plain(value: Any) -> JsonValue:
         return recordable(value)
     if isinstance(value, float) and not np.isfinite(value):
         return repr(value)
+    if isinstance(value, int) and not -(2**53) < value < 2**53:
+        return str(value)
     return value if value is None or isinstance(value, bool | int | float) else recordable(repr(value))
 
 
@@ -82,7 +84,7 @@ class OpenpiActor:
         self._setting, self._single_vector = setting, single_vector
         self._mapping = OpenpiMapping(mapping, setting.observation)
         agreed_bytes(budgets.max_message_bytes, budgets.max_message_bytes, spec=setting.observation)
-        self._metadata_sha256: str | None = None
+        self._metadata_sha256 = setting.registration.server_metadata_sha256
         self._connection = Connection(
             uri,
             connect_timeout_s=budgets.connect_timeout_s,
@@ -94,8 +96,9 @@ class OpenpiActor:
     def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
         """Begin an episode on a new connection.
 
-        Raises HarnessFault ``connect_failed``, or ContractFault ``identity_changed`` when the server's metadata is
-        not what it was at the first connection.
+        Raises HarnessFault ``connect_failed``, PolicyFault ``policy_exception`` for a traceback in the metadata's
+        place, or ContractFault ``identity_changed`` when the metadata is not what it was when the lock was made, or
+        at the first connection.
         """
         self._connection.open(again=True)
 
@@ -107,6 +110,7 @@ class OpenpiActor:
         """
         budgets, call = self._setting.budgets, observation.call_index
         request = openpi.encode(self._mapping.message(observation))
+        self._refuse_unasked(call)
         frame = self._connection.call(
             request,
             doing=f"infer, call {call}",
@@ -132,6 +136,17 @@ class OpenpiActor:
     def close(self) -> None:
         """Close the connection within ``close_timeout_s``."""
         self._connection.close()
+
+    def _refuse_unasked(self, call: int) -> None:
+        """Refuse a server that spoke before it was asked: the dialect has no ids to tell its answers apart."""
+        frame = self._connection.unasked()
+        if isinstance(frame, str):
+            raise _traceback(frame)
+        if frame is not None:
+            raise ContractFault(
+                f"infer, call {call}: the server had sent a message that nobody asked for; nothing was executed",
+                code="stale_observation",
+            )
 
     def _decision(self, reply: Any) -> PolicyDecision:
         if not isinstance(reply, dict) or "actions" not in reply:
@@ -166,8 +181,8 @@ class OpenpiActor:
             self._metadata_sha256 = found
         elif found != self._metadata_sha256:
             raise ContractFault(
-                f"the server's metadata has the digest {found}, at the first connection {self._metadata_sha256}:"
-                " another policy answers",
+                f"the server's metadata has the digest {found}, registered is {self._metadata_sha256}: another policy"
+                " answers",
                 code="identity_changed",
             )
 

@@ -67,6 +67,11 @@ class OpenpiMapping:
         """Names of the channels that cross."""
         return frozenset(name for entry in self._entries for name in entry.names)
 
+    @property
+    def carries_instruction(self) -> bool:
+        """Whether the instruction crosses."""
+        return any(entry.kind == "instruction" for entry in self._entries)
+
     def message(self, observation: Observation) -> dict[str, Any]:
         """Return the map that an openpi server is sent."""
         out: dict[str, Any] = {}

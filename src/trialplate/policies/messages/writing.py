@@ -152,7 +152,7 @@ def decision_message(decision: PolicyDecision, observation: Observation) -> dict
     if isinstance(decision.decision, Stop):
         message["stop"] = {"reason": decision.decision.reason}
     else:
-        message["chunk"] = {"vectors": _rows(decision.decision.vectors)}
+        message["chunk"] = {"vectors": sendable_rows(decision.decision.vectors)}
     if decision.usage is None:
         message["usage_reason"] = decision.usage_reason
     if decision.latency_ms is None:
@@ -162,8 +162,12 @@ def decision_message(decision: PolicyDecision, observation: Observation) -> dict
     return message
 
 
-def _rows(vectors: Any) -> Any:
-    """Return rows that can be sent. What is wrong with a number is for the receiver to find, as in one process."""
+def sendable_rows(vectors: Any) -> Any:
+    """Return our own copy of rows that can be sent.
+
+    What is wrong with a number is for the receiver to find, as in one process. Raises PolicyFault
+    (``invalid_response_schema``, ``invalid_action``) for what no message can hold.
+    """
     if isinstance(vectors, np.ndarray):
         if vectors.dtype.str not in DTYPES:
             raise PolicyFault(
@@ -175,14 +179,19 @@ def _rows(vectors: Any) -> Any:
         raise PolicyFault(f"expected rows of numbers, got {type(vectors).__name__}", code="invalid_response_schema")
     for number, row in enumerate(vectors):
         for value in row if isinstance(row, list | tuple) else (row,):
-            if not isinstance(value, bool | int | float | str | None):
+            if not isinstance(value, bool | int | float | str | None) or _is_too_long(value):
+                found = "a whole number beyond 64 bits" if isinstance(value, int) else type(value).__name__
                 raise PolicyFault(
-                    f"row {number}: expected a number, got {type(value).__name__}; nothing of the chunk was executed",
+                    f"row {number}: expected a number, got {found}; nothing of the chunk was executed",
                     code="invalid_action",
                     row=number,
                     rule="a finite number",
                 )
     return [[_number(value) for value in row] if isinstance(row, list | tuple) else row for row in vectors]
+
+
+def _is_too_long(value: Any) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _number(value: Any) -> Any:

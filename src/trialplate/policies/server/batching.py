@@ -11,15 +11,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter
 from typing import Any
 
 from trialplate.errors import HarnessFault, PolicyFault, TrialplateError
 from trialplate.interfaces import BatchPolicy
-from trialplate.policies.charging import charged
+from trialplate.policies.charging import charged, recordable, said
 from trialplate.policies.in_process import in_process_decision
-from trialplate.record import Observation, PolicyDecision
+from trialplate.policies.messages.writing import sendable_rows
+from trialplate.record import ActionChunk, Observation, PolicyDecision
 
 Outcome = PolicyDecision | TrialplateError
 Delivery = tuple["Ask", Outcome]
@@ -74,11 +76,6 @@ class Batcher:
             self._thread.join(timeout=1.0)
             raise self._failure
 
-    @property
-    def policy(self) -> Any:
-        """The policy; only its own thread may call it."""
-        return self._policy
-
     def limit(self, max_batch_size: int, *, alone_again: bool) -> None:
         """Set the largest batch, and whether a batch that failed as a whole may be asked again one by one."""
         self._max_batch_size, self._alone_again = max_batch_size, alone_again
@@ -86,21 +83,6 @@ class Batcher:
     def submit(self, item: Ask | Job) -> None:
         """Queue a request; returns at once."""
         self._queue.put(item)
-
-    def run(self, work: Callable[[Any], Any], *, timeout_s: float) -> Any:
-        """Call ``work(policy)`` in the policy's thread and return what it returns.
-
-        Raises what it raises, and HarnessFault ``transport_lost`` when the thread is not free in time.
-        """
-        box: SimpleQueue[Any] = SimpleQueue()
-        self.submit(Job(work, box.put))
-        try:
-            result = box.get(timeout=timeout_s)
-        except Empty:
-            raise HarnessFault(f"the policy is still busy after {timeout_s} s", code="transport_lost") from None
-        if isinstance(result, TrialplateError):
-            raise result
-        return result
 
     def close(self, *, timeout_s: float) -> bool:
         """Close the policy and end its thread; what still waits is answered with a fault.
@@ -167,8 +149,10 @@ class Batcher:
 
     def _alone(self, observation: Observation) -> Outcome:
         doing = f"act, call {observation.call_index}"
-        answer = _outcome(lambda policy: charged(lambda: policy.act(observation), doing=doing), self._policy)
-        return answer if isinstance(answer, TrialplateError) else _checked(answer, doing)
+        outcome: Outcome = _outcome(
+            lambda policy: _plain(charged(lambda: policy.act(observation), doing=doing)), self._policy
+        )
+        return outcome
 
     def _together(self, observations: list[Observation]) -> list[Outcome]:
         doing = f"act_batch of {len(observations)}"
@@ -182,7 +166,7 @@ class Batcher:
         if len(answers) != len(observations):
             message = f"{doing} returned {len(answers)} answers"
             return [PolicyFault(message, code="invalid_response_schema") for _ in observations]
-        return [_checked(answer, doing) for answer in answers]
+        return [_outcome(partial(_item, doing=doing), answer) for answer in answers]
 
     def _refuse_the_rest(self) -> None:
         while True:
@@ -197,22 +181,38 @@ class Batcher:
                 self._deliver([(item, gone)])
 
 
-def _outcome(work: Callable[[Any], Any], policy: Any) -> Any:
-    """Return what ``work(policy)`` returns, or the fault that it raised."""
+def _outcome(work: Callable[[Any], Any], subject: Any) -> Any:
+    """Return what ``work(subject)`` returns, or the fault that it raised."""
     try:
-        return work(policy)
+        return work(subject)
     except TrialplateError as fault:
         return fault
     except BaseException as error:  # nothing may end this thread: every request gets its answer
         return HarnessFault(f"{type(error).__name__} in the policy server: {error}"[:512], code="transport_lost")
 
 
-def _checked(answer: Any, doing: str) -> Outcome:
-    if isinstance(answer, BaseException):
-        failed = _outcome(lambda _: charged(lambda: _raise(answer), doing=doing), None)
-        return failed if isinstance(failed, TrialplateError) else PolicyFault(f"policy raised in {doing}")
-    outcome: Outcome = _outcome(lambda _: in_process_decision(answer), None)
-    return outcome
+def _item(answer: Any, *, doing: str) -> PolicyDecision:
+    """Return one answer of a batch; an exception in its place is raised as the policy's."""
+    if issubclass(type(answer), BaseException):
+        charged(lambda: _raise(answer), doing=doing)
+    return _plain(answer)
+
+
+def _plain(answer: Any) -> PolicyDecision:
+    """Return a decision in which nothing of the policy's own is left: no other thread runs its code to read it.
+
+    Raises PolicyFault for what is no decision, or holds rows that cannot be read.
+    """
+    decision = in_process_decision(answer)
+    if not isinstance(decision.decision, ActionChunk):
+        return decision
+    try:
+        return replace(decision, decision=ActionChunk(sendable_rows(decision.decision.vectors)))
+    except PolicyFault:
+        raise
+    except BaseException as error:  # rows that make the reading itself fail are the policy's, too
+        message = f"rows that cannot be read: {type(error).__name__}: {said(error)}"
+        raise PolicyFault(recordable(message), code="invalid_action") from None
 
 
 def _raise(error: BaseException) -> None:

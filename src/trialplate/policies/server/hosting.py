@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,8 +16,9 @@ from trialplate.errors import LockError, PolicyFault, UsageError
 from trialplate.interfaces import BatchPolicy
 from trialplate.policies.charging import charged
 from trialplate.policies.server.batching import Batcher, Delivery
+from trialplate.policies.server.own_dialect import OwnDialect
 from trialplate.policies.server.server import PolicyServer, ServeSettings
-from trialplate.policies.server.sessions import Dialect, OwnDialect
+from trialplate.policies.server.sessions import Dialect
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.registration import Registration
 
@@ -31,14 +33,10 @@ class PolicyHost:
     def __init__(self, make: Callable[[], Any], settings: ServeSettings) -> None:
         self._server: PolicyServer | None = None
         self._settings = settings
-        self._batcher = Batcher(make, deliver=self._deliver, max_wait_s=settings.max_wait_s)
-        try:
-            self.declared = _declared(self._batcher.policy)
-            self.max_batch_size = _batch_size(self._batcher.policy, self.declared, settings.max_batch_size)
-            self._batcher.limit(self.max_batch_size, alone_again=self.declared.state == "none")
-        except BaseException:
-            self.close()
-            raise
+        self.declared: PolicySpec
+        self.max_batch_size = 1
+        self._batcher = Batcher(partial(self._make, make), deliver=self._deliver, max_wait_s=settings.max_wait_s)
+        self._batcher.limit(self.max_batch_size, alone_again=self.declared.state == "none")
 
     def server(self, dialect: Dialect) -> PolicyServer:
         """Return a server for the running loop."""
@@ -48,6 +46,18 @@ class PolicyHost:
     def close(self) -> bool:
         """Close the policy; False when it is still busy after ``close_timeout_s``."""
         return self._batcher.close(timeout_s=self._settings.close_timeout_s)
+
+    def _make(self, make: Callable[[], Any]) -> Any:
+        """Make the policy and hear what it declares; a policy that cannot be served is closed again."""
+        policy = make()
+        try:
+            self.declared = _declared(policy)
+            self.max_batch_size = _batch_size(policy, self.declared, self._settings.max_batch_size)
+        except BaseException:
+            with suppress(PolicyFault):
+                charged(policy.close, doing="close")
+            raise
+        return policy
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         if self._server is not None:

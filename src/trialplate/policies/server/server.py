@@ -232,7 +232,10 @@ class PolicyServer:
         def done(result: Any) -> None:
             self._from_the_policys_thread(_settle, [(future, result)])
 
-        return Job(lambda policy: charged(lambda: policy.reset(info), doing="reset"), done)
+        def reset(policy: Any) -> None:
+            charged(lambda: policy.reset(info), doing="reset")
+
+        return Job(reset, done)
 
     async def _in_the_policys_thread(
         self, connection: _Connection, item: Callable[[asyncio.Future[Any]], Ask | Job]
