@@ -58,6 +58,7 @@ class ServedRun:
     terms: ActorSetting = field(default_factory=setting)
     episodes: int = 2
     executing_s: float = 0.0
+    ending_s: float = 0.0
     others: Mapping[str, ActorSetting] = field(default_factory=dict)
     faults: list[TrialplateError] = field(default_factory=list)
     executed: list[int] = field(default_factory=list)
@@ -140,6 +141,7 @@ class ServedRun:
             actor.acknowledge(
                 _ack(info, present, len(rows), executed, None, "episode_end" if over else "observation")
             )
+        threading.Event().wait(self.ending_s)
         actor.end("step_limit")
 
     def _look(self, info: EpisodeInfo, registered: str, step: int) -> Observation:

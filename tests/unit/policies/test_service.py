@@ -223,6 +223,29 @@ def test_under_feedback_the_same_observation_comes_again_with_the_issue() -> Non
         assert actor.post(f"{base}/act", json=decision(third)).json()["accepted"] is True
 
 
+def test_the_same_nonsense_again_uses_up_another_call_and_sent_once_more_at_the_end_none() -> None:
+    terms = setting(invalid_action_handling="feedback", max_calls=3)
+    with ServedRun(terms) as run, run.client() as driver, run.client(token=None) as actor:
+        base = f"/v1/episodes/{run.begin(driver)}"
+        for index in range(3):
+            assert actor.get(f"{base}/observe").json()["call_index"] == index
+            assert _error(actor.post(f"{base}/act", json={})) == (400, "invalid_response_schema")
+        assert actor.get(f"{base}/observe").json()["reason"] == "error"
+        assert _error(actor.post(f"{base}/act", json={})) == (400, "invalid_response_schema")
+    assert (run.looks, run.executed) == (1, [])
+
+
+def test_a_driver_that_goes_by_the_ack_may_ask_for_the_next_episode_at_once(run: ServedRun) -> None:
+    run.ending_s = 0.3
+    with run.client() as driver, run.client(token=None) as actor:
+        base = f"/v1/episodes/{run.begin(driver)}"
+        while True:
+            shown = actor.get(f"{base}/observe").json()
+            if actor.post(f"{base}/act", json=decision(shown)).json()["next"] == "episode_end":
+                break
+        assert driver.post("/v1/episodes").status_code == 201
+
+
 def test_stop_takes_only_a_stop(run: ServedRun) -> None:
     with run.client() as driver, run.client(token=None) as actor:
         base = f"/v1/episodes/{run.begin(driver)}"

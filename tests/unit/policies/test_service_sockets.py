@@ -145,12 +145,23 @@ def test_a_frame_that_cannot_be_read_is_charged_and_the_connection_ends(run: Ser
     assert [fault.code for fault in run.faults][:1] == ["wire_malformed"]
 
 
-def test_a_frame_above_the_limit_ends_the_connection(run: ServedRun) -> None:
+def test_a_frame_above_the_limit_is_charged_and_the_connection_ends(run: ServedRun) -> None:
     id_ = _begin(run)
     with _open(run, f"/v1/episodes/{id_}/ws") as actor, pytest.raises(ConnectionClosed) as closed:
+        actor.ask("observe")
         actor.line.send(b"\xc4" * (run.desk.decision_bytes * 4))
         actor.line.recv(timeout=5)
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+    with _open(run, f"/v1/episodes/{id_}/ws") as actor:
+        assert actor.ask("observe")["reason"] == "error"
+    assert [fault.code for fault in run.faults] == ["message_too_large"]
+
+
+def test_a_peer_that_finds_our_frame_too_large_has_given_no_answer(run: ServedRun) -> None:
+    id_ = _begin(run)
+    with _open(run, f"/v1/episodes/{id_}/ws") as actor:
+        actor.ask("observe")
+        actor.line.close(1009)
     with _open(run, f"/v1/episodes/{id_}/ws") as actor:
         assert actor.ask("observe")["type"] == "observation"
 
@@ -198,3 +209,12 @@ def test_under_feedback_the_socket_tells_the_issue() -> None:
         second = actor.ask("observe")
         assert second["observation_id"] == first["observation_id"]
         assert second["issue"]["code"] == "invalid_response_schema"
+
+
+def test_the_same_nonsense_on_each_socket_frame_uses_up_a_call_each_time() -> None:
+    terms = setting(invalid_action_handling="feedback", max_calls=3)
+    with ServedRun(terms) as run, _open(run, f"/v1/episodes/{_begin(run)}/ws") as actor:
+        for index in range(3):
+            assert actor.ask("observe")["call_index"] == index
+            assert actor.ask({"protocol": PROTOCOL, "type": "decision"})["code"] == "invalid_response_schema"
+        assert actor.ask("observe")["type"] == "episode_end"

@@ -19,7 +19,9 @@ function call(url, body, token) {
   const headers = { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   if (body !== undefined) headers["Content-Length"] = Buffer.byteLength(body);
   return new Promise((done, failed) => {
-    const request = http.request(url, { method: body === undefined ? "GET" : "POST", headers }, (reply) => {
+    const method = body === undefined ? "GET" : "POST";
+    // no agent: a connection that rests while a policy thinks may be gone when it is needed again
+    const request = http.request(url, { method, headers, agent: false }, (reply) => {
       const pieces = [];
       reply.on("data", (piece) => pieces.push(piece)).on("error", failed);
       reply.on("end", () => {

@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import Frame
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Response
 from websockets.server import ServerProtocol
 
@@ -28,6 +28,8 @@ STALL_TIMEOUT_S = 30.0
 MAX_HEADER_BYTES = 16_384
 MAX_CONNECTIONS = 256
 MAX_FRAGMENTS = 4096
+TOO_LARGE = 4009
+"""How the end of a WebSocket is told inside when a message of the peer was above the limit: unlike its own 1009."""
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -135,6 +137,13 @@ class Socket(WebSocketsSansIOProtocol):
         """Go on."""
         self._stalled.stop()
         super().resume_writing()
+
+    def handle_parser_exception(self) -> None:
+        """End the connection; that a message was too large is told first, because it was meant as an answer."""
+        sent = self.conn.close_sent
+        if sent is not None and sent.code == CloseCode.MESSAGE_TOO_BIG:
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": TOO_LARGE})
+        super().handle_parser_exception()
 
     def handle_ping(self) -> None:
         """Answer a ping; a peer that sends them and does not read the answers is cut off."""

@@ -295,6 +295,7 @@ async def _outcome(call: Call, body: bytes, *, decode: Callable[[bytes], Any], o
         message = decode(body)
         if _answers_an_earlier_call(message, call):
             return None
+        call.named = isinstance(message, dict) and message.get("call_index") == call.observation.call_index
         decision = parse_decision(message, expected=call.observation)
         if only_stop and message.get("stop") is None:
             raise PolicyFault(

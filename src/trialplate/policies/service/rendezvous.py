@@ -33,10 +33,14 @@ DAY_S = 86_400.0
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One observation on the table. ``claimed``: digest of the body that answers it; ``outcome``: what was in it."""
+    """One observation on the table. ``claimed``: digest of the body that answers it; ``outcome``: what was in it.
+
+    ``named``: that body says itself which call it answers.
+    """
 
     observation: Observation
     claimed: bytes | None = None
+    named: bool = False
     outcome: PolicyDecision | TrialplateError | None = None
     _written: dict[str, bytes] = field(default_factory=dict)
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -54,7 +58,8 @@ class Episode:
     """The present episode: what lies on the table, the answers that can be asked for again, and how it ended.
 
     ``id`` is what a holder knows: random, because whoever has it may act. The run's own name of the episode follows
-    from the lock, so it is never told.
+    from the lock, so it is never told. ``over``: the last ack has said that the end comes next. ``nameless``: digests
+    of answered bodies that name no call, so that the same bytes may also be meant for the next.
     """
 
     id: str
@@ -63,8 +68,10 @@ class Episode:
     call: Call | None = None
     calls: int = 0
     replies: OrderedDict[bytes, Reply] = field(default_factory=OrderedDict)
+    nameless: set[bytes] = field(default_factory=set)
     ended: EndReason | None = None
     closing: bool = False
+    over: bool = False
 
 
 class Rendezvous:
@@ -160,11 +167,15 @@ class Rendezvous:
             if episode is None or episode.call is None or episode.info.episode != ack.episode:
                 return
             call, episode.call = episode.call, None
+            episode.over = ack.next == "episode_end"
             if call.claimed is not None:
                 fault = call.outcome if isinstance(call.outcome, TrialplateError) else None
                 episode.replies[call.claimed] = fault or replace(ack, episode=episode.id)
+                if not call.named:
+                    episode.nameless.add(call.claimed)
                 while len(episode.replies) > KEPT_REPLIES:
-                    episode.replies.popitem(last=False)
+                    forgotten, _ = episode.replies.popitem(last=False)
+                    episode.nameless.discard(forgotten)
             self._ring()
 
     def finish(self, reason: EndReason) -> None:
@@ -248,14 +259,17 @@ class Rendezvous:
         return found
 
     def claim(self, episode: Episode, digest: bytes) -> Call | None:
-        """Reserve the observation on the table for one body; None when that body has answered it already.
+        """Reserve the observation on the table for one body; None when that body has answered a call already.
 
         Raises ContractFault ``out_of_order`` when nothing waits for a decision, or another body was first.
         """
         with self._table:
-            if digest in episode.replies or (episode.call is not None and episode.call.claimed == digest):
-                return None
             call = episode.call
+            if digest in episode.nameless and call is not None and call.claimed is None:
+                del episode.replies[digest]  # the same nonsense again is the answer to this call
+                episode.nameless.discard(digest)
+            if digest in episode.replies or (call is not None and call.claimed == digest):
+                return None
             if call is None or call.outcome is not None or episode is not self._episode:
                 raise ContractFault("nothing waits for a decision now", code="out_of_order")
             if call.claimed is not None:
@@ -347,7 +361,9 @@ class Rendezvous:
                 loop.call_soon_threadsafe(_wake, woken)
 
     def _in_flight(self) -> bool:
-        return self._episode is not None and self._episode.ended is None and self._ending is None
+        present = self._episode
+        going_on = present is not None and present.ended is None and not present.over
+        return going_on and self._ending is None
 
     def _present(self, episode: str) -> Episode:
         self._refuse_stopped()

@@ -19,6 +19,7 @@ from trialplate.policies.messages import parse_request
 from trialplate.policies.messages.types import CloseMessage
 from trialplate.policies.messages.writing import observation_message
 from trialplate.policies.service.answers import Refusal, error_of, refuse, unauthorized
+from trialplate.policies.service.connections import TOO_LARGE
 from trialplate.policies.service.desk import IN_LOOP_BYTES, MANAGEMENT_BYTES, Desk
 from trialplate.policies.service.rendezvous import DAY_S, Call
 from trialplate.policies.service.token import bears_token
@@ -156,6 +157,9 @@ async def _converse(socket: WebSocket, side: _Side) -> None:
             await socket.close(_GOING_AWAY)
             return
         if event["type"] != "websocket.receive":
+            if event.get("code") == TOO_LARGE:
+                with suppress(TrialplateError):
+                    await side.lost(ContractFault("a frame is above the limit", code="message_too_large"))
             return
         try:
             message, number = await _read(event.get("bytes"), max_bytes=side.max_bytes)
