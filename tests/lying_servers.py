@@ -14,7 +14,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from trialplate.policies.messages.handshake import policy_hello_message
 from trialplate.policies.messages.writing import close_message, ready_message
-from trialplate.policies.wire import own
+from trialplate.policies.wire import openpi, own
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.registration import Registration
 
@@ -123,3 +123,24 @@ def honest(message: dict[str, Any], **changed: Any) -> dict[str, Any] | None:
         "usage_reason": "not_metered", "latency_ms": None, "latency_ms_reason": "not_metered",
     }  # fmt: skip
     return {**decision, **changed}
+
+
+Infer = Callable[[dict[str, Any]], "bytes | str | dict[str, Any] | None"]
+
+
+@contextmanager
+def openpi_server(infer: Infer, *, metadata: Any = None, port: int = 0, **options: Any) -> Iterator[str]:
+    """Speak openpi's dialect: metadata, then what ``infer`` returns for each map; a text ends the connection."""
+    first = metadata if isinstance(metadata, bytes | str) else openpi.encode(metadata or {})
+
+    def converse(connection: ServerConnection) -> None:
+        connection.send(first)
+        for frame in connection:
+            reply = infer(openpi.decode(frame, max_bytes=2**27))
+            if reply is not None:
+                connection.send(openpi.encode(reply) if isinstance(reply, dict) else reply)
+            if isinstance(reply, str):
+                connection.close(1011, "Internal server error")
+
+    with websocket_server(converse, port=port, **options) as uri:
+        yield uri
