@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+import tracemalloc
+from contextlib import suppress
 from time import monotonic
 
 import pytest
@@ -188,3 +190,135 @@ def test_no_thread_outlives_close() -> None:
         for line in lines:
             line.close(timeout_s=1.0)
     assert threading.active_count() <= before
+
+
+# -- servers that talk without end -----------------------------------------------------------------------------------
+
+
+def until_gone(peer: object, data: bytes) -> None:
+    """Send ``data`` over and over after the handshake, until the client has left."""
+    accept_websocket(peer)
+    with suppress(OSError):
+        while True:
+            peer.sendall(data)  # type: ignore[attr-defined]
+
+
+PINGS = b"\x89\x00" * 2000
+
+
+@pytest.mark.parametrize("data", [PINGS, b"\x8a\x00" * 2000], ids=["pings", "pongs"])
+def test_a_server_that_never_stops_pinging_does_not_put_the_deadline_off(data: bytes) -> None:
+    with socket_server(lambda peer: until_gone(peer, data)) as port:
+        line = opened(f"ws://127.0.0.1:{port}")
+        start_s = monotonic()
+        with pytest.raises(LineExpired):
+            line.receive(deadline_s=start_s + 0.3)
+        assert monotonic() - start_s < 0.8
+        line.close(timeout_s=0.2)
+        assert monotonic() - start_s < 1.5
+
+
+def test_a_server_that_never_stops_pinging_does_not_hold_a_look_at_the_connection() -> None:
+    with socket_server(lambda peer: until_gone(peer, PINGS)) as port:
+        line = opened(f"ws://127.0.0.1:{port}")
+        start_s = monotonic()
+        assert line.alive()
+        assert line.unread() == 0
+        assert monotonic() - start_s < 2.0
+        line.discard()
+
+
+def test_messages_that_nobody_asked_for_are_left_in_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_module, "IDLE_LOOK_S", 0.02)
+    frame = b"\x82\x7f" + (2**20).to_bytes(8, "big") + bytes(2**20)
+    with socket_server(lambda peer: until_gone(peer, frame)) as port:
+        line = opened(f"ws://127.0.0.1:{port}", max_message_bytes=2**20)
+        tracemalloc.start()
+        time.sleep(0.5)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert line.unread() == 1
+        assert most < 8 * 2**20
+        line.discard()
+
+
+def test_a_message_that_drips_in_ends_the_wait_at_the_deadline() -> None:
+    def drip(peer: object) -> None:
+        accept_websocket(peer)
+        peer.sendall(b"\x82\x7e\xff\xff")  # type: ignore[attr-defined]
+        with suppress(OSError):
+            while True:
+                peer.sendall(b"x")  # type: ignore[attr-defined]
+                time.sleep(0.0005)
+
+    with socket_server(drip) as port:
+        line = opened(f"ws://127.0.0.1:{port}")
+        start_s = monotonic()
+        with pytest.raises(LineExpired):
+            line.receive(deadline_s=start_s + 0.3)
+        assert monotonic() - start_s < 0.8
+        line.discard()
+
+
+@pytest.mark.parametrize(
+    ("frames", "kind", "told"),
+    [
+        (b"\x88\x02\x03\xf3", LineLost, "code 1011"),
+        (b"\x88\x02\x03\xf1", LineTooLarge, "refuses"),
+        (b"\x82\x84abcdefgh", LineLost, "broke the WebSocket protocol"),
+        (b"\xf2\x00", LineLost, "broke the WebSocket protocol"),
+        (b"\x80\x00", LineLost, "broke the WebSocket protocol"),
+        (b"\x89\x7e\x01\x00" + bytes(256), LineLost, "broke the WebSocket protocol"),
+        (b"\x82\x7f\x7f" + b"\xff" * 7, LineTooLarge, "sent too much"),
+        (b"\x82\x7f\x00\x00\x00\x00\x00\x20\x00\x01", LineTooLarge, "sent too much"),
+    ],
+    ids=["close", "close as too large", "masked", "reserved bits", "continuation of nothing", "long ping", "2**63",
+         "over the limit"],
+)  # fmt: skip
+def test_what_ends_a_conversation_is_told_at_once_though_the_socket_stays_open(
+    frames: bytes, kind: type[LineLost], told: str
+) -> None:
+    def speak(peer: object) -> None:
+        accept_websocket(peer)
+        peer.sendall(frames)  # type: ignore[attr-defined]
+
+    with socket_server(speak) as port:
+        line = opened(f"ws://127.0.0.1:{port}")
+        start_s = monotonic()
+        with pytest.raises(kind, match=told):
+            line.receive(deadline_s=start_s + SECONDS)
+        assert monotonic() - start_s < 1.0
+        line.discard()
+
+
+def test_a_message_before_the_close_frame_is_still_read() -> None:
+    def speak(peer: object) -> None:
+        accept_websocket(peer)
+        peer.sendall(b"\x81\x03why\x88\x02\x03\xf3")  # type: ignore[attr-defined]
+
+    with socket_server(speak) as port:
+        line = opened(f"ws://127.0.0.1:{port}")
+        assert line.receive(deadline_s=monotonic() + SECONDS) == "why"
+        with pytest.raises(LineLost, match="1011"):
+            line.receive(deadline_s=monotonic() + SECONDS)
+        line.discard()
+
+
+def test_a_server_that_goes_away_between_calls_need_not_wait_for_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(line_module, "IDLE_LOOK_S", 0.05)
+    with websocket_server(echo) as uri:
+        line = opened(uri)
+        start_s = monotonic()
+    assert monotonic() - start_s < 1.0  # the server has heard the good-bye of its client
+    assert not line.alive()
+    with pytest.raises(LineLost, match="code 1001"):
+        line.send(b"x", deadline_s=monotonic() + SECONDS)
+    line.discard()
+
+
+@pytest.mark.parametrize("name", ["a" * 70, "a..b"])
+def test_a_name_that_no_host_can_have_is_told(name: str) -> None:
+    with pytest.raises(NoLine, match=r"no name of a host|no TCP connection"):
+        opened(f"ws://{name}:1")

@@ -36,8 +36,8 @@ LARGE_BYTES = 2**16
 """Messages from this size on are framed by ourselves, in place: the general way copies them four times."""
 
 _READ_BYTES = 2**16
-_READS_AT_ONCE = 64
-"""Reads of one look at the socket that does not wait: a server that never stops sending cannot hold us there."""
+_LOOK_S = 0.2
+"""How long one look at what has arrived may take: a server that never stops sending cannot hold us there."""
 
 _HEADER_BYTES = 16  # two unused bytes, then 2 + 8 + 4 bytes of a frame's header
 
@@ -207,6 +207,8 @@ class Line:
 
         Raises LineExpired at the deadline, however much still comes, and LineLost.
         """
+        if self._over():
+            raise self._loss()
         if monotonic() >= deadline_s:
             raise LineExpired("no message came in time")
         until_s = deadline_s
@@ -223,7 +225,7 @@ class Line:
             raise self._loss(error) from None
         self._take(data)
         self._flush(deadline_s)
-        if not data or (self._over() and not self._messages):
+        if not data:
             raise self._loss()
 
     def _over(self) -> bool:
@@ -232,10 +234,9 @@ class Line:
 
     def _drain(self) -> None:
         """Take what has arrived, without waiting, and no further than to the first message that nobody asked for."""
+        ends_s = monotonic() + _LOOK_S
         try:
-            for _ in range(_READS_AT_ONCE):
-                if self._messages:
-                    return
+            while not self._messages and monotonic() < ends_s:
                 self._socket.setblocking(False)
                 data = self._socket.recv(_READ_BYTES)
                 self._take(data)
@@ -249,13 +250,11 @@ class Line:
 
     def _read_last_words(self) -> None:
         """Read a close frame that the server sent before it stopped reading."""
+        ends_s = monotonic() + _LOOK_S
         with suppress(OSError):
-            self._socket.settimeout(0.2)
-            for _ in range(_READS_AT_ONCE):
-                data = self._socket.recv(_READ_BYTES)
-                self._take(data)
-                if not data or self._over():
-                    break
+            while not self._over() and monotonic() < ends_s:
+                self._socket.settimeout(_left(ends_s))
+                self._take(self._socket.recv(_READ_BYTES))
         self._take(b"")
 
     def _take(self, data: bytes) -> None:
