@@ -139,7 +139,8 @@ def _openpi_reply(decision: PolicyDecision) -> dict[str, Any]:
 
 def _array(rows: Any) -> NDArray[np.float64]:
     """Return nested lists as an array; what is no number does not become one."""
-    wrong = [value for row in rows for value in (row if isinstance(row, list) else [row]) if not _is_number(value)]
+    values = [value for row in rows for value in (row if isinstance(row, list | tuple) else [row])]
+    wrong = [value for value in values if not _is_number(value)]
     if wrong:
         raise PolicyFault(f"the policy's rows hold {str(wrong[0])[:40]!r}", code="invalid_action")
     try:
