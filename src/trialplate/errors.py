@@ -217,5 +217,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name, names, n=2, cutoff=0.5)
     offer = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
-    listed = f" Known: {', '.join(names)}." if 0 < len(names) <= 12 else ""
-    return f"{offer}{listed}" if offer or listed else ""
+    listed = f"Known: {', '.join(names)}." if 0 < len(names) <= 12 else ""
+    return f"{offer} {listed}" if offer and listed else f". {listed}" if listed else offer

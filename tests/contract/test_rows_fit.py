@@ -53,6 +53,13 @@ class Desk:
         document: dict[str, Any] = json.loads(printed.out)
         return document
 
+    def read(self, *words: str, expect: int) -> str:
+        """Return what a command prints for people."""
+        code = output.guarded(app, [*words])
+        printed = self._capsys.readouterr()
+        assert code == expect, printed.out + printed.err
+        return printed.out
+
     def lock(self, *, expect: int = 0) -> dict[str, Any]:
         return self.call("lock", str(self.protocol), "--out", str(self.folder / "study"), expect=expect)
 
@@ -171,6 +178,35 @@ def test_row_04_a_gripper_that_reports_the_other_way_round_is_flagged(desk: Desk
     assert "sent 1 closed, 0 open: the other way round" in finding["detail"]
 
 
+def test_row_04_the_lines_that_a_check_prints_make_the_policy_fit_when_they_are_pasted(desk: Desk) -> None:
+    desk.arm("Fitting", 'profile = "state-xyzw"', "options = {closed = 1.0, open_ = -1.0}")
+    told = desk.read("policy", "check", str(desk.protocol), expect=1)
+    assert "arm candidate: DOES NOT FIT" in told
+    assert "* action.gripper.gripper: the adapter gripper_affine below" in told
+    assert "behind them it fits:" in told
+    lines = told[told.index("[[arms.adapters]]") :]
+    assert lines.count("[[arms.adapters]]") == 2
+    desk.protocol.write_text(desk.protocol.read_text(encoding="utf-8") + "\n" + lines, encoding="utf-8")
+    told = desk.read("policy", "check", str(desk.protocol), expect=0)
+    assert "arm candidate: fits" in told
+    assert "[[arms.adapters]]" not in told
+    assert desk.run().fault_code is None
+
+
+def test_row_04_an_arm_that_has_adapters_is_shown_its_whole_list_and_what_no_adapter_bridges(desk: Desk) -> None:
+    desk.arm(
+        "Fitting",
+        'profile = "state"',
+        "options = {closed = 1.0, open_ = -1.0, chunk_length = 4}",
+        "replan_interval = 8",
+        "adapters = [{name = 'unit_convert', target = 'proprio:ee_pos', params = {from = 'm', to = 'mm'}}]",
+    )
+    told = desk.read("policy", "check", str(desk.protocol), expect=1)
+    assert "register at most replan_interval = 4" in told
+    assert "in place of its adapters; behind them these still stand: replan_interval" in told
+    assert told.count("[[arms.adapters]]") == 3
+
+
 def test_row_05_a_needed_state_that_is_not_sent_is_refused_and_not_zero_filled(desk: Desk) -> None:
     desk.arm("NeedsState")
     message = desk.refused("contract_mismatch")
@@ -183,6 +219,14 @@ def test_row_06_a_policy_with_two_cameras_is_refused_where_there_is_one(desk: De
     assert "cameras.wrist: environment nothing" in desk.refused("contract_mismatch")
     desk.arm("TwoCameras", 'profile = "standard"')
     desk.lock()
+
+
+def test_row_06_a_check_names_the_profiles_that_have_what_is_lacking(desk: Desk) -> None:
+    desk.arm("TwoCameras", 'profile = "front"')
+    told = desk.read("policy", "check", str(desk.protocol), expect=1)
+    assert 'profile = "standard"' in told
+    desk.arm("NeedsState", 'profile = "front"')
+    assert "profile =" not in desk.read("policy", "check", str(desk.protocol), expect=1)
 
 
 def test_row_06_one_camera_cannot_feed_both_of_a_policy(desk: Desk) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from trialplate.interfaces import Suite
     from trialplate.policies.matching import Match
     from trialplate.spec.channels import ActionComponent, CameraSpec, PolicySpec, ProprioSpec
-    from trialplate.spec.protocol import ArmChoice, Protocol
+    from trialplate.spec.protocol import ArmChoice, Budgets, Protocol
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 policy_app = App(name="policy", help="Serve, probe and check policies.")
@@ -56,16 +57,34 @@ def check(protocol: Path, /, *, policy: str | None = None, arm: str | None = Non
 
     def text() -> None:
         for name, (document, rows) in checked.items():
-            title = f"arm {name}: {'fits' if document['fits'] else 'DOES NOT FIT'}"
-            table(title, ("what", "environment", "policy", "verdict"), rows)
-            for line in document.get("refused", ()):
-                print(plain(line))
-            if document["unused_channels"]:
-                print(f"not used: {', '.join(document['unused_channels'])}")
+            _tell(name, document, rows)
 
     arms = {name: document for name, (document, _) in checked.items()}
     emit({"fits": fits, "arms": arms}, as_json=json, text=text)
     return YES if fits else NO
+
+
+def _tell(name: str, document: Mapping[str, Any], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print the match of one arm: the fields, what to do about each, and the adapters as lines to paste."""
+    if rows:
+        title = f"arm {name}: {'fits' if document['fits'] else 'DOES NOT FIT'}"
+        table(title, ("field", "environment", "policy", "verdict"), rows)
+    else:
+        print(plain(f"arm {name}: DOES NOT FIT"))
+    for line in document.get("refused", ()):
+        print(plain(line))
+    for item in (*document.get("undeclared", ()), *document.get("differences", ())):
+        named = re.match(r'name an adapter: \{name = "([^"]+)"', item["remedy"])
+        print(plain(f"* {item['path']}: {f'the adapter {named[1]} below' if named else item['remedy']}"))
+    if document.get("profiles"):
+        print(f"* a profile with every channel that it uses: {' or '.join(document['profiles'])}")
+    if unused := document["unused_channels"]:
+        print(f"not used: {', '.join(unused)}")
+    if bridged := document.get("bridged"):
+        behind = "it fits" if bridged["fits"] else f"these still stand: {', '.join(bridged['left'])}"
+        instead = ", in place of its adapters" if document["adapters"] else ""
+        print(plain(f"\nBelow the arm in the protocol{instead}; behind them {behind}:\n\n{bridged['toml']}"))
+    print()
 
 
 def _chosen(protocol: Protocol, suite: Suite, *, policy: str | None, arm: str | None) -> list[ArmChoice]:
@@ -109,13 +128,53 @@ def _checked(
         "declared_by": described.declared.declared_by,
         "adapters": [adapter.model_dump(mode="json") for adapter in described.adapters],
         **match.document(),
+        "profiles": _profiles(suite, described.declared) if _lacks(match) else [],
+        "bridged": _bridged(choice, suite, described.declared, match, budgets=protocol.budgets),
     }
-    return document, [*_problems(match), *_agreements(described.declared, match)]
+    rows = [(item.path, _text(item.environment), _text(item.policy), item.code) for item in match.problems]
+    return document, [*rows, *_agreements(described.declared, match)]
 
 
-def _problems(match: Match) -> Iterable[tuple[str, ...]]:
-    for item in match.problems:
-        yield item.path, _text(item.environment), _text(item.policy), f"{item.code}: {item.remedy}"
+def _lacks(match: Match) -> bool:
+    """Return whether the policy wants something that is not sent at all."""
+    return any(
+        item.environment in (None, False) and not item.path.startswith("action.") for item in match.differences
+    )
+
+
+def _profiles(suite: Suite, declared: PolicySpec) -> list[str]:
+    """Return the lines that would choose a profile which has everything that a policy uses, by name."""
+    expects = declared.expects
+    return [
+        f'profile = "{name}"' for name, sent in suite.profiles.items()
+        if {*expects.names, *expects.meta} <= {*sent.names, *sent.meta}
+        and sent.instruction >= expects.instruction and expects.history in (None, sent.history)
+    ]  # fmt: skip
+
+
+def _bridged(
+    choice: ArmChoice, suite: Suite, declared: PolicySpec, match: Match, *, budgets: Budgets
+) -> dict[str, Any] | None:
+    """Return the adapters that an arm would need, as lines of a protocol, and what would be left behind them."""
+    from trialplate.lock import arm_place
+    from trialplate.policies.adapters.chain import AdapterChain
+    from trialplate.policies.bridging import table as written
+    from trialplate.policies.matching import compare
+
+    if not match.adapters:
+        return None
+    adapters = match.bridged(choice.adapters)
+    _, profile, _ = arm_place(choice, suite)
+    chain = AdapterChain(adapters, suite.profiles[profile], suite.action)
+    behind = compare(
+        chain.observation, chain.action, declared, replan_interval=choice.replan_interval,
+        max_message_bytes=budgets.max_message_bytes, mapping=choice.mapping,
+    )  # fmt: skip
+    return {
+        "toml": "\n\n".join(written(adapter) for adapter in adapters),
+        "fits": behind.fits,
+        "left": [item.path for item in behind.problems],
+    }
 
 
 def _agreements(declared: PolicySpec, match: Match) -> Iterable[tuple[str, ...]]:
@@ -130,17 +189,27 @@ def _agreements(declared: PolicySpec, match: Match) -> Iterable[tuple[str, ...]]
 
 
 def _said(channel: CameraSpec | ProprioSpec | ActionComponent) -> str:
-    """Return a channel in a line: everything that it says of itself, in the order of its fields."""
-    facts = channel.model_dump(mode="json", exclude={"name", "meaning"})
-    return ", ".join(_text(value) for value in facts.values() if value is not None)
+    """Return a channel in a line: what it says of itself, with words where a number alone would not tell."""
+    facts = channel.model_dump(mode="json")
+    if "height" in facts:
+        said = [f"{facts['height']} x {facts['width']}", facts["layout"], facts["color"], facts["orientation"]]
+        return ", ".join((*said, *(("resized by " + facts["resize"],) if facts["resize"] else ())))
+    said = [f"{facts['dim']} in {facts['unit']}" if facts["unit"] != "1" else f"{facts['dim']}"]
+    if "mode" in facts:
+        base = f" from {facts['delta_base']}" if facts["delta_base"] else ""
+        said += [facts["kind"], f"{facts['mode']}{base}"]
+    said += [f"frame {facts['frame']}"] if facts["frame"] else []
+    said += [_text(facts[key]) for key in ("rotation", "gripper") if facts[key] is not None]
+    said += [f"{_text(facts['low'])} to {_text(facts['high'])}"] if facts["low"] is not None else []
+    return ", ".join((*said, *((f"scale {facts['scale']:g}",) if "scale" in facts else ())))
 
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        same = len(value) > 1 and len(set(map(str, value))) == 1
-        return f"{len(value)} x {_text(value[0])}" if same else f"[{', '.join(_text(item) for item in value)}]"
+        same = len(value) >= 1 and len(set(map(str, value))) == 1
+        return _text(value[0]) if same else f"[{', '.join(_text(item) for item in value)}]"
     if isinstance(value, float):
         return f"{value:g}"
     return "nothing" if value is None else str(value)

@@ -8,12 +8,13 @@ Source: policy contract ``trialplate.policy/1``, section 3, steps 1, 2 and 4.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from trialplate.errors import LockError, nearest
+from trialplate.policies.adapters.conversions import Channel
+from trialplate.policies.bridging import bridge, one_line, rename, same_value
 from trialplate.policies.declarations import as_suite, parse_declaration
 from trialplate.policies.remedies import remedy
 from trialplate.spec.channels import (
@@ -26,6 +27,7 @@ from trialplate.spec.channels import (
     PolicySpec,
     ProprioSpec,
 )
+from trialplate.spec.protocol import AdapterChoice
 
 __all__ = ["Difference", "Match", "as_suite", "compare", "needed_bytes", "parse_declaration", "refuse_mismatch"]
 
@@ -36,7 +38,6 @@ _CAMERA_FIELDS = ("height", "width", "channels", "dtype", "layout", "color", "or
 _PROPRIO_FIELDS = ("dim", "unit", "frame", "rotation", "gripper")
 _ACTION_FIELDS = ("dim", "kind", "mode", "delta_base", "unit", "frame", "rotation", "gripper", "low", "high", "scale")
 _NULL_IS_UNDECLARED = frozenset({"frame", "rotation", "gripper"})
-_BOUND_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The whole comparison. ``unused_channels``: what the environment offers and the policy does not take."""
+    """The whole comparison. ``unused_channels``: what the environment offers and the policy does not take.
+
+    ``adapters``: the shipped ones that bridge differences, in the order of a protocol's list; nothing is applied.
+    """
 
     differences: tuple[Difference, ...]
     undeclared: tuple[Difference, ...]
     unused_channels: tuple[str, ...]
+    adapters: tuple[AdapterChoice, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -77,6 +82,11 @@ class Match:
         """Everything that stands in the way: first what is undeclared, then what differs."""
         return self.undeclared + self.differences
 
+    def bridged(self, existing: Iterable[AdapterChoice]) -> tuple[AdapterChoice, ...]:
+        """Return the list of an arm with these adapters, too: on the policy's side of those that it has already."""
+        acting = [item for item in self.adapters if item.target.startswith("action:")]
+        return (*acting, *existing, *(item for item in self.adapters if item not in acting))
+
     def document(self) -> dict[str, Any]:
         """Return the plain form."""
         return {
@@ -84,6 +94,7 @@ class Match:
             "differences": [asdict(item) for item in self.differences],
             "undeclared": [asdict(item) for item in self.undeclared],
             "unused_channels": list(self.unused_channels),
+            "bridging_adapters": [item.model_dump(mode="json") for item in self.adapters],
         }
 
 
@@ -113,7 +124,8 @@ def compare(
         found.append(
             Difference(
                 "replan_interval", replan_interval, declared.chunk_length,
-                f"the policy sends chunks of {declared.chunk_length} rows: register a replan_interval up to that",
+                f"the policy sends chunks of {declared.chunk_length} rows: register at most "
+                f"replan_interval = {declared.chunk_length}",
                 code="replan_exceeds_chunk",
             )
         )  # fmt: skip
@@ -130,7 +142,22 @@ def compare(
         differences=tuple(item for item in found if item.code != "contract_undeclared"),
         undeclared=tuple(item for item in found if item.code == "contract_undeclared"),
         unused_channels=_unused(environment, declared.expects),
+        adapters=tuple(_bridges(environment, action, declared)),
     )
+
+
+def _bridges(environment: ObservationSpec, action: ActionSpec, declared: PolicySpec) -> Iterable[AdapterChoice]:
+    """Name the adapters between what is on both sides under one name."""
+    kinds: tuple[tuple[str, Iterable[Channel], Iterable[Channel]], ...] = (
+        ("action", action.components, declared.emits.components),
+        ("camera", environment.cameras, declared.expects.cameras),
+        ("proprio", environment.proprio, declared.expects.proprio),
+    )
+    for word, theirs, ours in kinds:
+        by_name = {channel.name: channel for channel in theirs}
+        for channel in ours:
+            if channel.name in by_name:
+                yield from bridge(by_name[channel.name], channel, target=f"{word}:{channel.name}").adapters
 
 
 def refuse_mismatch(arm: str, match: Match) -> None:
@@ -157,32 +184,46 @@ def _channels(
     for channel in wanted:
         path = f"{kind}.{channel.name}"
         theirs = by_name.get(channel.name)
+        word = "camera" if kind == "cameras" else "proprio"
         if theirs is None:
             hint = nearest(channel.name, by_name)
+            told = f"not sent under this profile{hint or '.'} Nothing is zero-filled: choose a profile that has it"
             found.append(
-                Difference(
-                    path, None, "expected",
-                    f"not sent under this profile{hint or '.'} Nothing is zero-filled: choose a profile that has it, "
-                    "or name the adapter 'rename' if it is sent under another name",
-                )
-            )  # fmt: skip
+                Difference(path, None, "expected", told + _other_name(word, channel, by_name, wanted, fields))
+            )
             continue
-        target = f"{'camera' if kind == 'cameras' else 'proprio'}:{channel.name}"
+        target = f"{word}:{channel.name}"
         found += _fields(path, theirs, channel, fields=fields, target=target)
         found += _optional_fields(path, theirs, channel)
     return found
 
 
-def _fields(path: str, theirs: Frozen, ours: Frozen, *, fields: Iterable[str], target: str) -> Iterable[Difference]:
+def _other_name(
+    word: str, channel: Channel, offered: Mapping[str, Channel], wanted: Iterable[Channel], fields: Iterable[str]
+) -> str:
+    """Offer the one channel left that says the same of itself; whether it is the same, a person knows."""
+    taken = {other.name for other in wanted}
+    alike = [
+        name for name, other in offered.items()
+        if name not in taken and all(same_value(getattr(other, f), getattr(channel, f)) for f in fields)
+    ]  # fmt: skip
+    if len(alike) != 1:
+        return ", or name the adapter 'rename' if it is sent under another name"
+    written = one_line(rename(f"{word}:{alike[0]}", to=channel.name))
+    return f"; if it is {alike[0]!r} that is meant, name an adapter: {written}"
+
+
+def _fields(path: str, theirs: Channel, ours: Channel, *, fields: Iterable[str], target: str) -> Iterable[Difference]:
+    across = bridge(theirs, ours, target=target)
     for field in fields:
         environment, policy = getattr(theirs, field), getattr(ours, field)
-        if _same(environment, policy):
+        if same_value(environment, policy):
             continue
         undeclared = policy is None and field in _NULL_IS_UNDECLARED
         yield Difference(
             f"{path}.{field}", _plain(environment), _plain(policy),
             "the policy leaves it undeclared; declare it" if undeclared
-            else remedy(field, target=target, environment=theirs, policy=ours),
+            else remedy(field, environment=theirs, policy=ours, across=across),
             code="contract_undeclared" if undeclared else "contract_mismatch",
         )  # fmt: skip
 
@@ -192,7 +233,7 @@ def _optional_fields(path: str, theirs: Frozen, ours: Frozen) -> Iterable[Differ
     for field in ("resize", "low", "high"):
         policy = getattr(ours, field, None)
         environment = getattr(theirs, field, None)
-        if policy is not None and not _same(environment, policy):
+        if policy is not None and not same_value(environment, policy):
             what = (
                 "leave it null where any will do" if field == "resize" else "leave it null where it does not matter"
             )
@@ -250,7 +291,10 @@ def _names(theirs: list[str], ours: list[str]) -> Iterable[Difference]:
         policy = ours[index] if index < len(ours) else None
         if environment != policy:
             hint = nearest(policy, theirs) if policy is not None else ""
-            action = "name the adapter 'rename' if only the name differs"
+            action = "rows have as many components as the environment's, in its order"
+            if environment is not None and policy is not None:
+                written = one_line(rename(f"action:{policy}", to=environment))
+                action = f"if only the name differs, name an adapter: {written}"
             yield Difference(f"action.components[{index}].name", environment, policy, f"{action}{hint}")
 
 
@@ -285,15 +329,6 @@ def _unused(offered: ObservationSpec, expects: ObservationSpec) -> tuple[str, ..
     unused += ["instruction"] if offered.instruction and not expects.instruction else []
     unused += ["history"] if offered.history is not None and expects.history is None else []
     return tuple(unused + [f"meta:{name}" for name in offered.meta if name not in expects.meta])
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equal; the numbers of a range may differ by the rounding of one multiplication."""
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
-    if isinstance(left, float) and isinstance(right, float):
-        return left == right or math.isclose(left, right, rel_tol=_BOUND_TOLERANCE)
-    return bool(left == right)
 
 
 def _plain(value: Any) -> Any:

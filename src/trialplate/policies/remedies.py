@@ -1,20 +1,15 @@
-"""What an operator can do about a difference: the adapter that bridges it, written out, or that there is none.
-
-Nothing here is ever applied: a conversion happens only where the protocol names it.
+"""What an operator can do about a difference: the adapter that bridges it, written out, or why there is none.
 
 Source: policy contract ``trialplate.policy/1``, section 3, step 3.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from trialplate.policies.bridging import Bridge, one_line
 from trialplate.spec.channels import Frozen
 
-_ORDERS = {"quat_wxyz", "quat_xyzw"}
-_LAYOUTS = {"rot6d_columns", "rot6d_interleaved"}
-_BY_FIELD = {"orientation": "image_orient", "color": "color_swap", "layout": "layout_swap", "unit": "unit_convert"}
 _NO_ADAPTER = {
     "frame": "no shipped adapter knows the pose between two frames: name your own as module:attr",
     "mode": "absolute, delta and velocity actions are different protocols: use a policy made for this one",
@@ -24,62 +19,33 @@ _NO_ADAPTER = {
 }
 
 
-def remedy(field: str, *, target: str, environment: Frozen, policy: Frozen) -> str:
-    """Return what to do about ``field``, on which the two declarations of ``target`` differ."""
+def remedy(field: str, *, environment: Frozen, policy: Frozen, across: Bridge) -> str:
+    """Return what to do about ``field``, on which two declarations differ that ``across`` lies between."""
+    choice = across.settles.get(field)
+    if choice is not None:
+        about = across.about(choice)
+        return f"name an adapter: {one_line(choice)}" if field == about else f"follows from {about}"
     if field in _NO_ADAPTER:
         return _NO_ADAPTER[field]
-    theirs, ours = getattr(environment, field), getattr(policy, field)
-    source, goal = (ours, theirs) if target.startswith("action:") else (theirs, ours)  # along the data
+    theirs, ours = (getattr(environment, field), getattr(policy, field))
+    if field in ("rotation", "gripper"):
+        return _convention(field, theirs, ours)
     if field in ("low", "high"):
-        return (
-            "a policy's range is part of what its numbers mean: declare the suite's, "
-            "or name the adapter that converts the numbers"
-        )
-    if field in _BY_FIELD:
-        return _named(_BY_FIELD[field], target, {"from": source, "to": goal})
-    if field == "rotation":
-        return _rotation(target, source, goal)
-    if field == "gripper":
-        return _gripper(target, source, goal)
-    if field in ("height", "width"):
-        return _named("image_resize", target, _sizes(environment, policy))
-    if field == "dim" and getattr(environment, "rotation", None) != getattr(policy, "rotation", None):
-        return "follows from the rotation"
+        if across.adapters:
+            return "behind the adapter the ranges still differ: declare the range that the policy really keeps"
+        return "a policy's range is part of what its numbers mean: declare the suite's"
+    if field == "unit":
+        return _unit(environment, theirs, ours)
     return "no adapter changes it: use a channel that agrees"
 
 
-def _rotation(target: str, source: str | None, goal: str | None) -> str:
-    if source is None or goal is None:
-        return "only one side says that this is a rotation: correct the declaration"
-    if {source, goal} == _ORDERS:
-        return _named("quat_reorder", target, {"from": source, "to": goal})
-    if {source, goal} == _LAYOUTS:
-        return _named("rot6d_layout", target, {"from": source, "to": goal})
-    return _named("rotation_convert", target, {"from": source, "to": goal})
+def _convention(field: str, theirs: Any, ours: Any) -> str:
+    if theirs is None or ours is None:
+        return f"only one side says that this is a {field}: correct the declaration"
+    return "no shipped adapter can be built here: name your own as module:attr"
 
 
-def _gripper(target: str, source: Any, goal: Any) -> str:
-    if source is None or goal is None:
-        return "only one side says that this is a gripper: correct the declaration"
-    ends = {
-        "from_closed": source.closed,
-        "from_open": source.open,
-        "to_closed": goal.closed,
-        "to_open": goal.open,
-    }
-    return _named("gripper_affine", target, ends)
-
-
-def _sizes(environment: Any, policy: Any) -> dict[str, Any]:
-    return {
-        "from_height": environment.height,
-        "from_width": environment.width,
-        "to_height": policy.height,
-        "to_width": policy.width,
-        "method": "area",
-    }
-
-
-def _named(name: str, target: str, params: dict[str, Any]) -> str:
-    written = ", ".join(f"{key} = {json.dumps(value)}" for key, value in params.items())
-    return f'name an adapter: {{name = "{name}", target = "{target}", params = {{{written}}}}}'
+def _unit(environment: Frozen, theirs: str, ours: str) -> str:
+    if getattr(environment, "scale", 1.0) != 1.0:
+        return "the numbers are scaled, so they are in no unit yet: name your own adapter as module:attr"
+    return f"no shipped adapter makes {ours} of {theirs}: correct the declaration, or name your own as module:attr"
