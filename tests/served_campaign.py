@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from trialplate import api
+from trialplate.errors import EvidenceError
 from trialplate.lock import Lock
 from trialplate.record import Row
 from trialplate.store.view import read_campaign
@@ -76,7 +77,9 @@ def inside(name: str, policy: str, *, profile: str = "state", **more: str) -> st
     return "[[arms]]\n" + "".join(f"{key} = {value}\n" for key, value in lines.items())
 
 
-def locked(folder: Path, *arms: str, scenarios: int = 3, interrupted: str = "error", **budgets: str) -> Lock:
+def locked(
+    folder: Path, *arms: str, scenarios: int = 3, repeats: int = 1, interrupted: str = "error", **budgets: str
+) -> Lock:
     """Lock a protocol of toy-reach with these arms into ``folder / "c"``; the policies lie beside the protocol."""
     (folder / "arms.py").write_text(ARMS, encoding="utf-8")
     (folder / "identity.json").write_text('{"kind": "fixed_program"}', encoding="utf-8")
@@ -87,6 +90,7 @@ def locked(folder: Path, *arms: str, scenarios: int = 3, interrupted: str = "err
     path.write_text(
         'schema = "trialplate.protocol/1"\nname = "served"\nquestion = "Is it the same?"\n'
         f'run_class = "development"\n[suite]\nname = "toy-reach"\nversion = "1"\nscenarios = [{names}]\n'
+        f"repeats = {repeats}\n"
         f'{"".join(arms)}[schedule]\norder = "manifest"\ninterrupted = "{interrupted}"\n[budgets]\n{lines}',
         encoding="utf-8",
     )
@@ -206,6 +210,20 @@ def decision(seen: Mapping[str, Any], vectors: Any = (STILL,), **changed: Any) -
 def rows(folder: Path, arm: str) -> list[Row]:
     """Return the rows of an arm, in the order of the schedule."""
     return [row for row in read_campaign(folder / "c").rows if row.arm == arm]
+
+
+def last_row(folder: Path) -> Row:
+    """Return the row of the attempt that was started last, once it has ended; the campaign is being written."""
+
+    def ended() -> Row | None:
+        with suppress(EvidenceError):  # read in the middle of a write
+            view = read_campaign(folder / "c")
+            return next((row for row in view.rows if (row.trial_id, row.attempt) == view.started[-1]), None)
+        return None
+
+    found = eventually(ended)
+    assert isinstance(found, Row)
+    return found
 
 
 def digests(folder: Path, arm: str) -> list[tuple[str, str | None, str | None]]:

@@ -63,6 +63,7 @@ def test_several_arms_take_turns_when_all_are_served(tmp_path: Path) -> None:
     assert sorted(turns) == ["one", "one", "two", "two"]
 
 
+@pytest.mark.slow
 def test_one_of_several_served_arms_can_be_played_alone(tmp_path: Path) -> None:
     sc.locked(tmp_path, sc.served("one"), sc.served("two"), scenarios=2)
     with sc.serving(tmp_path, arm="two") as service, service.client() as driver:
@@ -107,6 +108,7 @@ def test_results_name_the_episodes_of_the_driver_and_what_they_are_worth(tmp_pat
 # -- deaths and resumptions ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_driver_that_dies_costs_its_episode_and_another_goes_on(tmp_path: Path) -> None:
     sc.locked(tmp_path, sc.served("there"), scenarios=3, call_timeout_s="0.5", first_call_timeout_s="5.0")
     with sc.serving(tmp_path) as service, service.client() as driver:
@@ -125,6 +127,7 @@ def test_a_driver_that_dies_costs_its_episode_and_another_goes_on(tmp_path: Path
     assert sc.verified(tmp_path)["findings"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_mid_episode_ends_in_order_and_resume_goes_on(tmp_path: Path, number: int) -> None:
     lock = sc.locked(tmp_path, sc.inside("here", "arms.py:Arm"), sc.served("there"), interrupted="replace")
@@ -157,6 +160,7 @@ def test_a_signal_before_any_driver_came_records_nothing(tmp_path: Path) -> None
     assert read_campaign(tmp_path / "c").records == ()
 
 
+@pytest.mark.slow
 def test_an_aborted_run_says_so_and_can_be_continued(tmp_path: Path) -> None:
     sc.locked(tmp_path, sc.served("there"), scenarios=3)
     with sc.serving(tmp_path) as service, service.client() as driver:
@@ -179,6 +183,7 @@ def test_an_aborted_run_says_so_and_can_be_continued(tmp_path: Path) -> None:
     assert sc.verified(tmp_path)["findings"] == []
 
 
+@pytest.mark.slow
 def test_an_arm_that_always_fails_before_any_control_is_halted(tmp_path: Path) -> None:
     sc.locked(tmp_path, sc.served("there"), scenarios=5)
     (tmp_path / "broken.py").write_text('def act(seen):\n    return [["x"]]\n', encoding="utf-8")
@@ -228,7 +233,10 @@ def test_as_json_one_document_is_printed_and_the_address_goes_elsewhere(tmp_path
     sc.locked(tmp_path, sc.served("there"), scenarios=1)
     arguments = ("--bind", "127.0.0.1:0", "--token-file", str(tmp_path / "token"), "--json")
     process = subprocess.Popen(
-        sc.command("serve", str(tmp_path / "c"), *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        sc.command("serve", str(tmp_path / "c"), *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     address = process.stderr.readline().split()[-1]
@@ -309,4 +317,3 @@ def refused(*arguments: str) -> str:
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
-

@@ -58,26 +58,21 @@ class Doors:
 
 
 class Service:
-    """What a driver meets, in front of a campaign that has not begun. ``planned``: trials of the served ``arms``."""
+    """What a driver meets. ``planned``: trials of the served ``arms``; ``left``: those still to be played."""
 
     def __init__(
-        self, lock: Lock, folder: Path, *, settings: Mapping[str, ActorSetting], ended: int, resume: bool,
+        self, lock: Lock, folder: Path, *, settings: Mapping[str, ActorSetting], left: int, resume: bool,
         score: Callable[[Path], Sequence[Outcome]],
     ) -> None:  # fmt: skip
         self.arms = frozenset(settings)
         self.planned = sum(trial["arm"] in self.arms for trial in lock.document["schedule"])
         self._lock, self._folder, self._resume, self._score = lock, folder, resume, score
         self._settings = settings
-        self._ended, self._in_flight = ended, False
+        self.left, self._in_flight = left, False
         self._over = threading.Event()
         self._heard_s = monotonic()
         self._table = Rendezvous()
         self.desk = Desk(self._table, settings, counts=self._counts, results=self._results)
-
-    @property
-    def left(self) -> int:
-        """How many trials of the arms have not ended."""
-        return self.planned - self._ended
 
     @contextmanager
     def open(self, doors: Doors) -> Iterator[str]:
@@ -133,7 +128,7 @@ class Service:
         return self._in_flight
 
     def _note(self, how_far: Progress, *, tell: Callable[[Progress], None]) -> None:
-        self._ended, self._in_flight = self.planned - (how_far.total - how_far.done), False
+        self.left, self._in_flight = how_far.total - how_far.done, False
         tell(how_far)
 
     def _linger(self) -> None:
@@ -149,7 +144,8 @@ class Service:
         self._heard_s = monotonic()
 
     def _counts(self) -> Counts:
-        return Counts(self.planned, self._ended + self._in_flight, self._ended)
+        ended = self.planned - self.left
+        return Counts(self.planned, ended + self._in_flight, ended)
 
     def _results(self) -> list[dict[str, JsonValue]]:
         """Return every counted attempt of the arms; after an abort the last one may still be on its way to disk."""
@@ -192,9 +188,9 @@ def serving(
     """
     chosen = served_arms(lock, arms)
     refuse_unfit(lock, arms=chosen, addresses={})
-    ended = _ended_before(lock, folder, arms=chosen, resume=resume)
+    left = _open_before(lock, folder, arms=chosen, resume=resume)
     settings = {name: _setting(lock, name) for name in chosen}
-    service = Service(lock, folder, settings=settings, ended=ended, resume=resume, score=score)
+    service = Service(lock, folder, settings=settings, left=left, resume=resume, score=score)
     with interruptible(), service.open(doors) as address:
         yield service, address
 
@@ -212,10 +208,12 @@ def served_arms(lock: Lock, wanted: Collection[str] = ()) -> tuple[str, ...]:
     return tuple(name for name in served if not wanted or name in wanted)
 
 
-def _ended_before(lock: Lock, folder: Path, *, arms: Collection[str], resume: bool) -> int:
-    """Return how many trials of the arms have ended. Raises whatever keeps a run from using the folder."""
+def _open_before(lock: Lock, folder: Path, *, arms: Collection[str], resume: bool) -> int:
+    """Return how many trials of the arms are to be played. Raises whatever keeps a run from using the folder."""
     with open_campaign(lock, folder, resume=resume) as writer:
-        return len({attempt.trial.trial_id for attempt in writer.ended_attempts if attempt.trial.arm in arms})
+        cut_short = [item for item in writer.open_attempts if item.attempt < writer.plan.replacements]
+        trials = [*writer.unstarted, *(trial for trial, _ in writer.replaceable), *(item.trial for item in cut_short)]
+        return sum(trial.arm in arms for trial in trials)
 
 
 def _setting(lock: Lock, name: str) -> ActorSetting:
