@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import NO, YES, emit
+from trialplate.cli.output import YES, emit, plain
+from trialplate.cli.run import tell_run
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -31,7 +32,8 @@ def run(
     /,
     *,
     root: Path,
-    out: Path,
+    out: Path | None = None,
+    arm: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
     resume: Annotated[bool, Parameter(negative="")] = False,
     recording: Literal["minimal", "detailed"] = "detailed",
     name: str | None = None,
@@ -40,6 +42,8 @@ def run(
 ) -> int:
     """Run the arms of a lock that come through mailboxes. Prints the actor's text once, then each new mailbox.
 
+    How the run ended is told on standard error, so that every line below the text is a mailbox.
+
     Parameters
     ----------
     lock
@@ -47,7 +51,9 @@ def run(
     root
         Where the mailboxes are made: an empty folder whose path says nothing.
     out
-        The campaign folder.
+        The campaign folder; by default the folder of the lock.
+    arm
+        Only this mailbox arm; may be given again. By default all of them.
     resume
         Continue a campaign that was interrupted, or whose other arms have run.
     recording
@@ -62,7 +68,7 @@ def run(
     from trialplate.lock import read_lock
     from trialplate.run.mailbox_launch import Opened, run_mailboxes
 
-    label = name or token_hex(16)
+    label, locked = name or token_hex(16), read_lock(_lock_path(lock))
     told: list[Opened] = []
 
     def opened(mailbox: Opened) -> None:
@@ -74,31 +80,19 @@ def run(
         print(mailbox.folder, file=stream, flush=True)
 
     done = run_mailboxes(
-        read_lock(_lock_path(lock)),
-        out.resolve(),
+        locked,
+        (out if out is not None else locked.path.parent).resolve(),
         root=root,
         name=label,
         host=host,
+        arms=arm,
         resume=resume,
         recording=recording,
         opened=opened,
+        broke=lambda fault: print(f"stopped: {plain(fault.message)}", file=sys.stderr),
     )
-    facts = {
-        "campaign": str(done.folder),
-        "complete": done.complete,
-        "planned": done.planned,
-        "initiated": done.initiated,
-        "stopped_by": done.stopped_by,
-        "name": label,
-        "mailboxes": [{"folder": str(item.folder), **item.instructions.document()} for item in told],
-    }
-
-    def text() -> None:
-        state = "complete" if done.complete else f"not complete ({done.stopped_by or 'other arms are left'})"
-        print(f"{len(told)} mailboxes, {state}", file=sys.stderr)
-
-    emit(facts, as_json=json, text=text)
-    return YES if done.complete else NO
+    mailboxes = [{"folder": str(item.folder), **item.instructions.document()} for item in told]
+    return tell_run(done, as_json=json, more={"name": label, "mailboxes": mailboxes}, stream=sys.stderr)
 
 
 def instructions(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import App, Parameter
 
@@ -98,8 +99,10 @@ def addresses(arms: Sequence[Mapping[str, Any]], given: Sequence[str]) -> dict[s
     return found
 
 
-def tell_run(done: RunReport, *, as_json: bool) -> int:
-    """Print how a run ended and return its exit code."""
+def tell_run(
+    done: RunReport, *, as_json: bool, more: Mapping[str, Any] | None = None, stream: TextIO | None = None
+) -> int:
+    """Print how a run ended and return its exit code. ``more``: further members; ``stream``: where the text goes."""
     errors = _error_count(done.folder)
     facts: dict[str, Any] = {
         "campaign": str(done.folder),
@@ -109,17 +112,19 @@ def tell_run(done: RunReport, *, as_json: bool) -> int:
         "errors": errors,
         "changed_inputs": list(done.changed_inputs),
         "stopped_by": done.stopped_by,
+        **(more or {}),
     }
+    say = partial(print, file=stream)
 
     def text() -> None:
-        print(f"{done.folder}: {done.initiated} attempts for {done.planned} trials, {errors} ERROR")
+        say(f"{done.folder}: {done.initiated} attempts for {done.planned} trials, {errors} ERROR")
         if done.changed_inputs:
-            print(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
+            say(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
         elif done.stopped_by == "systematic_error":
-            print("HALTED: the first attempts of an arm all failed alike before any control; see their messages")
+            say("HALTED: the first attempts of an arm all failed alike before any control; see their messages")
         elif not done.complete:
-            print("incomplete; continue with --resume")
-        print(f"journal head {journal_head(done.folder)}\nKeep this digest outside: it proves what was recorded.")
+            say("incomplete; continue with --resume")
+        say(f"journal head {journal_head(done.folder)}\nKeep this digest outside: it proves what was recorded.")
 
     emit(facts, as_json=as_json, text=text)
     return YES if done.complete and not errors else NO

@@ -6,19 +6,19 @@ Source: policy contract, sections 4.4 and 7.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trialplate.errors import LockError, UsageError, nearest
+from trialplate.errors import HarnessFault, LockError, UsageError, nearest
 from trialplate.interfaces import Actor, Suite
 from trialplate.lock import Lock
 from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.mailbox.actor import MailboxActor
 from trialplate.policies.mailbox.instructions import Instructions, render_instructions, template_text
 from trialplate.policies.mailbox.lint import identifying_names, lint_actor, lint_name
+from trialplate.policies.mailbox.orphans import OPAQUE, end_orphans
 from trialplate.policies.setting import ActorSetting
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording
@@ -26,8 +26,6 @@ from trialplate.run.campaign import Attachment, RunReport, run_campaign
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
 from trialplate.spec.protocol import ArmChoice
 from trialplate.spec.schemes import scheme_of
-
-_OPAQUE = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +43,31 @@ def run_mailboxes(
     root: Path,
     name: str,
     host: str = "localhost",
+    arms: Collection[str] = (),
     resume: bool = False,
     recording: Recording = "detailed",
     opened: Callable[[Opened], None] = lambda _: None,
+    broke: Callable[[HarnessFault], None] = lambda _: None,
 ) -> RunReport:
     """Run the arms of a lock that come through mailboxes; ``opened`` is told of each mailbox when it is ready.
 
-    Before anything runs it raises UsageError: ``actor_label_leak``, ``actor_example_refused``, or
+    ``arms``: only these, all by default. ``broke`` is told why the run stopped when no further mailbox can be
+    expected to work: the attempt in hand has ended with that fault, and no other was started for it.
+
+    Before anything runs it raises UsageError: ``actor_label_leak``, ``actor_example_refused``, ``no_such_arm``, or
     ``mailbox_root_used`` for a root that holds anything else; then what ``run_campaign`` raises.
     """
     place = root.absolute()
     actions = actor_actions(lock)
+    for wanted in arms:
+        if wanted not in actions:
+            raise UsageError(f"no mailbox arm {wanted!r}{nearest(wanted, actions)}", code="no_such_arm")
     refuse_leaks(lock, root=place, name=name, host=host)
+    _refuse_beside(place, folder)
     _refuse_used(place, resume=resume)
+    if resume:
+        end_orphans(place)
+    seats: list[MailboxActor] = []
 
     def seat(setting: ActorSetting) -> Actor:
         def announce(mailbox: Path) -> Mapping[str, str]:
@@ -65,10 +75,18 @@ def run_mailboxes(
             opened(Opened(mailbox, text))
             return {"name": name, **{key: value for key, value in text.document().items() if key != "mailbox"}}
 
-        return MailboxActor(place, setting, announce=announce)
+        seats.append(MailboxActor(place, setting, announce=announce))
+        return seats[-1]
 
-    attachment = Attachment({"mailbox": seat})
-    return run_campaign(lock, folder, resume=resume, recording=recording, attachment=attachment)
+    def broken() -> HarnessFault | None:
+        return next((actor.broken for actor in seats if actor.broken is not None), None)
+
+    chosen = frozenset(arms) or None
+    attachment = Attachment({"mailbox": seat}, gate=lambda trial: broken() is None, arms=chosen)
+    report = run_campaign(lock, folder, resume=resume, recording=recording, attachment=attachment)
+    if (fault := broken()) is not None:
+        broke(fault)
+    return report
 
 
 def actor_actions(lock: Lock) -> dict[str, ActionSpec]:
@@ -131,12 +149,23 @@ def _meanings(observation: ObservationSpec, action: ActionSpec) -> dict[str, str
     return {name: meaning for name, meaning in said if meaning}
 
 
+def _refuse_beside(root: Path, campaign: Path) -> None:
+    """An actor may look around in its root and above: no evidence lies there, and no mailbox lies in the evidence."""
+    one, other = root.resolve(), campaign.resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        raise UsageError(
+            f"the root {root} and the campaign {campaign} lie one in the other: an actor could read there. Choose a "
+            "root elsewhere",
+            code="mailbox_root_used",
+        )
+
+
 def _refuse_used(root: Path, *, resume: bool) -> None:
     """A root holds mailboxes and nothing else; a new run begins with an empty one."""
     if not root.is_dir():
         return
     names = sorted(path.name for path in root.iterdir())
-    foreign = [name for name in names if _OPAQUE.fullmatch(name) is None]
+    foreign = [name for name in names if OPAQUE.fullmatch(name) is None]
     if foreign or (names and not resume):
         raise UsageError(
             f"the root {root} is not empty, it holds {(foreign or names)[0]!r}: an actor could read there. Choose an "

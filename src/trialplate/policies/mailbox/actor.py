@@ -8,15 +8,15 @@ nobody's identity and is no sandbox. Source: policy contract, section 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic, sleep
 from typing import Any
 
-from trialplate.errors import ContractFault, HarnessFault, PolicyFault
+from trialplate.errors import ContractFault, HarnessFault, PolicyFault, StorageFailure
 from trialplate.interfaces import Scenario
 from trialplate.policies.mailbox.files import observation_files, spec_document
 from trialplate.policies.mailbox.folder import (
@@ -69,7 +69,8 @@ class MailboxActor:
 
     ``announce``: told the folder of an episode once all that an actor needs at first lies there; what it returns is
     recorded with the name of the folder as ``mailbox_opened``. ``new_name``: makes the name of a folder, 32 random
-    hex digits. ``clock`` and ``pause`` are replaced in tests.
+    hex digits. ``clock`` and ``pause`` are replaced in tests. ``broken``: a full disk, a root where no mailbox can be
+    made, or nobody to tell; the attempt ends with it, and another one would, too.
     """
 
     def __init__(
@@ -85,14 +86,19 @@ class MailboxActor:
         self._root, self._setting, self._announce = root, setting, announce
         self._new_name, self._clock, self._pause = new_name, clock, pause
         self._open: _Open | None = None
-        self._past: list[_Open] = []
+        self._before: _Open | None = None
         self._events: list[Event] = []
+        self.broken: HarnessFault | None = None
 
     def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
         """Make the mailbox of an episode. Raises HarnessFault when its name is taken or its disk fails."""
+        with self._breaking(HarnessFault):
+            self._begin(episode)
+
+    def _begin(self, episode: EpisodeInfo) -> None:
         self._put_away()
-        for before in self._past[-1:]:
-            self._look_back(before)
+        if self._before is not None:
+            self._look_back(self._before)
         box = _Open(episode.episode, MailboxFolder.create(self._root, self._new_name()))
         self._open = box
         box.folder.publish({SPEC: strict_json.dumps(spec_document(self._setting, episode))})
@@ -109,6 +115,10 @@ class MailboxActor:
         ContractFault ``wire_malformed`` (no JSON), ``message_too_large`` or a wrong echo, HarnessFault
         ``transport_lost`` when the mailbox is gone, StorageFailure when its disk is full.
         """
+        with self._breaking(StorageFailure):
+            return self._ask(observation)
+
+    def _ask(self, observation: Observation) -> PolicyDecision:
         box, budgets, due = self._opened(), self._setting.budgets, observation.call_index
         limit_s = budgets.call_timeout_s if due else budgets.first_call_timeout_s
         deadline_s = self._clock() + limit_s
@@ -146,7 +156,8 @@ class MailboxActor:
         box = self._open
         if box is None:
             return
-        self._publish_end(box, reason)
+        with self._breaking(StorageFailure):
+            self._publish_end(box, reason)
         until_s = self._clock() + (self._setting.budgets.close_timeout_s if box.overdue else 0)
         while self._record_strangers(box, "late_response", due=None) is None:
             left_s = until_s - self._clock()
@@ -155,11 +166,9 @@ class MailboxActor:
             self._pause(min(POLL_S, left_s))
 
     def close(self) -> None:
-        """Give the open mailbox back, and look once more at those before it."""
+        """Give the open mailbox back."""
         self._put_away()
-        for box in self._past:
-            self._look_back(box)
-        self._past.clear()
+        self._before = None
 
     def drain_events(self) -> tuple[Event, ...]:
         """Return and forget what was seen since the last call and is part of no decision; the detail is JSON.
@@ -170,6 +179,15 @@ class MailboxActor:
         """
         events, self._events = tuple(self._events), []
         return events
+
+    @contextmanager
+    def _breaking(self, *kinds: type[HarnessFault]) -> Iterator[None]:
+        """Remember a fault after which no further mailbox can be expected to work."""
+        try:
+            yield
+        except kinds as fault:
+            self.broken = fault
+            raise
 
     def _opened(self) -> _Open:
         if self._open is None:
@@ -244,7 +262,7 @@ class MailboxActor:
             with suppress(HarnessFault):
                 self._publish_end(box, "aborted")
         box.folder.close()
-        self._past.append(box)
+        self._before = box
 
     def _publish_end(self, box: _Open, reason: EndReason) -> None:
         box.ended = True

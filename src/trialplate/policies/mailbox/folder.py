@@ -7,6 +7,7 @@ with one name, it is read once and hashed as it was read. Source: policy contrac
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -62,8 +63,9 @@ def answer_name(index: int) -> str:
 class MailboxFolder:
     """The open folder of one episode.
 
-    ``create`` makes it, empty and with its subfolders. Raises HarnessFault ``transport_lost`` when the folder or a
-    part of it is gone, StorageFailure when its disk is full or broken.
+    ``create`` makes it, empty and with its subfolders, and holds it: as long as the run that made it lives, nobody
+    else can claim it. Raises HarnessFault ``transport_lost`` when the folder or a part of it is gone, StorageFailure
+    when its disk is full or broken.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +96,25 @@ class MailboxFolder:
             ) from None
         except OSError as error:
             raise _failure(error, path, "make") from error
-        return cls(path)
+        made = cls(path)
+        made.claim()
+        return made
+
+    def claim(self) -> bool:
+        """Hold the mailbox until it is closed or this process dies.
+
+        False when another process holds it, or nobody can hold anything on its file system.
+        """
+        try:
+            fcntl.flock(self._handles[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def has_ended(self) -> bool:
+        """Return whether something stands in the place of ``done.json``."""
+        with _lost(self.path, "list"), os.scandir(self._handles[0]) as entries:
+            return any(entry.name == DONE for entry in entries)
 
     def publish(self, files: Mapping[str, bytes], *, into: str = "") -> None:
         """Put files in place, each written under another name, synced and renamed, in the order given.
