@@ -10,7 +10,7 @@ from pathlib import Path
 from trialplate.admission import admit, select_scenarios
 from trialplate.claims.gate import Claim, judge_claims
 from trialplate.comparison import SideBySide, compare_campaigns
-from trialplate.errors import EvidenceError, LockError, ProtocolError, UsageError
+from trialplate.errors import CanonicalError, EvidenceError, LockError, ProtocolError, UsageError
 from trialplate.lock import Lock, lock_bytes, lock_document, read_lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
@@ -21,7 +21,7 @@ from trialplate.run.seating import describe_arm, refuse_blind
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import write_derived
-from trialplate.store.fsio import Disk, write_new
+from trialplate.store.fsio import Disk, publish_new
 from trialplate.store.view import read_campaign
 from trialplate.verification import (
     Verdict,
@@ -85,9 +85,13 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     }
     document = lock_document(protocol.protocol, suite, base=protocol.base, schedule=schedule, described=described)
     refuse_blind(document)
+    try:
+        data = lock_bytes(document)
+    except CanonicalError as error:
+        raise LockError(f"{protocol.path} cannot be locked: {error.message}", code=error.code) from None
     disk = Disk()
     disk.make_folder(path.parent)
-    write_new(disk, path, lock_bytes(document), mode=0o444)
+    publish_new(disk, path, data, mode=0o444)
     return read_lock(path)
 
 
@@ -159,9 +163,9 @@ def verify(campaign: Campaign | str | Path) -> Verdict:
     return verify_campaign(_folder(campaign))
 
 
-def compare(a: Campaign | str | Path, b: Campaign | str | Path) -> SideBySide:
-    """Put two campaigns side by side. They are never pooled, and not comparable where anything registered differs."""
-    return compare_campaigns(read_campaign(_folder(a)), read_campaign(_folder(b)))
+def compare(first: Campaign | str | Path, *others: Campaign | str | Path) -> tuple[SideBySide, ...]:
+    """Put a campaign beside each of the others: never pooled, and refused where anything registered differs."""
+    return compare_campaigns(read_campaign(_folder(first)), [read_campaign(_folder(other)) for other in others])
 
 
 def render(

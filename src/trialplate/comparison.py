@@ -1,19 +1,24 @@
-"""Two campaigns side by side. Their numbers are never pooled, and not compared where anything registered differs.
+"""Campaigns side by side. Their numbers are never pooled, and not compared where anything registered differs.
 
 Source: policy contract, sections 7 and 10 (rows 42 and 53); statistics specification, section 12.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trialplate.coherence import declared_registrations
+from trialplate.errors import UsageError
+from trialplate.record import Outcome
 from trialplate.scoring.analysis import ArmAnalysis, plain_document
+from trialplate.scoring.pairs import PairedCounts, count_pairs
 from trialplate.scoring.repeats import Repetition, repetition
 from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
 
+SCHEMA = "trialplate.side-by-side/1"
 DIFFERENT_PROTOCOL = "different protocol"
 SHOWN_CHARACTERS = 120
 """Longest value that is shown whole: a digest is."""
@@ -51,12 +56,15 @@ class ArmPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """Two campaigns, A and B. ``reason``: why their numbers may not be compared, None when they may.
+    """Two campaigns, A and B, by the folders they lie in. ``reason``: why their numbers may not be compared, or None.
 
     ``differences``: what is registered differently; any makes the two incomparable. ``environment``: what differs
-    below: harness, packages, machine. ``same_seeds``: whether the same lock gave both their seeds.
+    below: harness, packages, machine. ``same_seeds``: whether the same lock gave both their seeds. ``paired``: arms
+    against each other, trial by trial, where they may be compared.
     """
 
+    folder_a: str
+    folder_b: str
     lock_sha256_a: str
     lock_sha256_b: str
     reason: str | None
@@ -64,6 +72,7 @@ class SideBySide:
     environment: tuple[Difference, ...]
     same_seeds: bool
     arms: tuple[ArmPair, ...]
+    paired: tuple[PairedCounts, ...]
 
     @property
     def comparable(self) -> bool:
@@ -78,39 +87,90 @@ class SideBySide:
     def document(self) -> dict[str, Any]:
         """Return the plain form."""
         plain: dict[str, Any] = plain_document(self)
-        return {
-            "schema": "trialplate.side-by-side/1",
-            "comparable": self.comparable,
-            "flags": list(self.flags),
-            **plain,
-        }
+        return {"comparable": self.comparable, "flags": list(self.flags), **plain}
 
 
-def compare_campaigns(a: CampaignView, b: CampaignView) -> SideBySide:
-    """Return two campaigns side by side, arm by arm. Raises EvidenceError when one cannot be scored."""
-    differences = conditions_that_differ(a.lock_document, b.lock_document)
-    outcomes = score_view(a), score_view(b)
-    sides = [analyse_document(found, view.lock_document) for found, view in zip(outcomes, (a, b), strict=True)]
-    arms = [{arm.arm: arm for arm in side.arms} for side in sides]
-    entries = [{arm["name"]: arm for arm in view.lock_document["arms"]} for view in (a, b)]
-    pairs = []
-    for name in dict.fromkeys([*arms[0], *arms[1]]):
-        both = name in arms[0] and name in arms[1]
-        identity = _arm_differences(entries[0][name], entries[1][name]) if both else ()
-        again = None
-        if both and not identity and not differences:
-            runs = [[outcome for outcome in found if outcome.arm == name] for found in outcomes]
-            again = repetition(runs[0], runs[1], arm=name)
-        pairs.append(ArmPair(arm=name, a=arms[0].get(name), b=arms[1].get(name), identity=identity, repetition=again))
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One campaign, scored and analysed once however often it is held against another."""
+
+    view: CampaignView
+    outcomes: Mapping[str, Sequence[Outcome]]
+    analysed: Mapping[str, ArmAnalysis]
+    locked: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, view: CampaignView) -> _Side:
+        scored = score_view(view)
+        arms = analyse_document(scored, view.lock_document).arms
+        return cls(
+            view,
+            {arm.arm: [outcome for outcome in scored if outcome.arm == arm.arm] for arm in arms},
+            {arm.arm: arm for arm in arms},
+            {arm["name"]: arm for arm in view.lock_document["arms"]},
+        )
+
+    def identity(self, arm: str) -> dict[str, Any]:
+        """Return who an arm was locked as, and as who else it was run."""
+        others = sorted(declared_registrations(self.view).get(arm, ()))
+        return {**{key: self.locked[arm][key] for key in _ARM}, "run_as": ", ".join(others) or None}
+
+
+def compare_campaigns(first: CampaignView, others: Iterable[CampaignView]) -> tuple[SideBySide, ...]:
+    """Return the first campaign beside each of the others.
+
+    Raises UsageError for a campaign against itself, EvidenceError when one cannot be scored.
+    """
+    a = _Side.of(first)
+    return tuple(_side_by_side(a, view) for view in others)
+
+
+def _side_by_side(a: _Side, other: CampaignView) -> SideBySide:
+    if a.view.folder.resolve() == other.folder.resolve():
+        raise UsageError(f"{other.folder} against itself says nothing: give two campaigns")
+    b = _Side.of(other)
+    differences = conditions_that_differ(a.view.lock_document, b.view.lock_document)
+    names = dict.fromkeys([*a.analysed, *b.analysed])
+    arms = tuple(_arm_pair(name, a, b, comparable=not differences) for name in names)
     return SideBySide(
-        lock_sha256_a=a.lock_sha256,
-        lock_sha256_b=b.lock_sha256,
+        folder_a=str(a.view.folder),
+        folder_b=str(b.view.folder),
+        lock_sha256_a=a.view.lock_sha256,
+        lock_sha256_b=b.view.lock_sha256,
         reason=DIFFERENT_PROTOCOL if differences else None,
         differences=differences,
-        environment=_differences(*({key: view.lock_document[key] for key in _ENVIRONMENT} for view in (a, b))),
-        same_seeds=a.lock_sha256 == b.lock_sha256,
-        arms=tuple(pairs),
+        environment=_differences(*({key: side.view.lock_document[key] for key in _ENVIRONMENT} for side in (a, b))),
+        same_seeds=a.view.lock_sha256 == b.view.lock_sha256,
+        arms=arms,
+        paired=() if differences else tuple(_paired(a, b)),
     )
+
+
+def _arm_pair(name: str, a: _Side, b: _Side, *, comparable: bool) -> ArmPair:
+    both = name in a.locked and name in b.locked
+    identity = _differences(a.identity(name), b.identity(name)) if both else ()
+    again = None
+    if both and not identity and comparable:
+        again = repetition(a.outcomes[name], b.outcomes[name], arm=name)
+    return ArmPair(
+        arm=name, a=a.analysed.get(name), b=b.analysed.get(name), identity=identity, repetition=again
+    )  # fmt: skip
+
+
+def _paired(a: _Side, b: _Side) -> Iterable[PairedCounts]:
+    """Yield arms of equal name; then each arm under test that only A has against each that only B has.
+
+    An arm without a rate, such as one that was halted, is no side of a pair.
+    """
+    fit_a, fit_b = ([name for name, arm in side.analysed.items() if arm.state == "COMPLETE"] for side in (a, b))
+    for name in fit_a:
+        if name in fit_b:
+            yield count_pairs(a.outcomes[name], b.outcomes[name], a=name, b=name)
+    alone_a = [name for name in fit_a if name not in b.locked and a.locked[name]["role"] == "arm"]
+    alone_b = [name for name in fit_b if name not in a.locked and b.locked[name]["role"] == "arm"]
+    for one in alone_a:
+        for other in alone_b:
+            yield count_pairs(a.outcomes[one], b.outcomes[other], a=one, b=other)
 
 
 def conditions_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
@@ -131,10 +191,6 @@ def _conditions(lock: Mapping[str, Any]) -> dict[str, Any]:
         "denominator": protocol["analysis"]["denominator"],
         "simulator": lock["simulator"],
     }
-
-
-def _arm_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
-    return _differences(*({key: arm[key] for key in _ARM} for arm in (a, b)))
 
 
 def _differences(a: Any, b: Any, *, path: str = "") -> tuple[Difference, ...]:

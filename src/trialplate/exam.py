@@ -23,7 +23,7 @@ from trialplate.registry import load_suite
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import write_derived
-from trialplate.store.fsio import Disk, write_new
+from trialplate.store.fsio import Disk, publish_new
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification import (
     Verdict,
@@ -105,7 +105,7 @@ def qualify(
         )
         api.score(folder / name)
     result = examine(folder, suite_name)
-    write_new(Disk(), folder / "qualification.json", canonical_json(result.document()), mode=0o444)
+    publish_new(Disk(), folder / "qualification.json", canonical_json(result.document()), mode=0o444)
     return result
 
 

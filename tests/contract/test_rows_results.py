@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from toy_campaigns import SCRIPTED, cli
 
 from trialplate import api, exam
 from trialplate.cli.campaign import rate_cells
-from trialplate.comparison import conditions_that_differ
 from trialplate.errors import SensorInvalid
 from trialplate.picture_book import latencies
 from trialplate.record import Outcome, StageResult, Status
@@ -26,60 +22,9 @@ from trialplate.store.disclosures import Leak
 from trialplate.store.view import read_campaign
 from trialplate.verification import score_view
 
-PROTOCOL = """
-schema = "trialplate.protocol/1"
-name = "rows"
-question = "What does the evidence say?"
-run_class = "confirmatory"
-
-[suite]
-name = "toy"
-version = "1"
-
-[[arms]]
-name = "mine"
-policy = "mine.py:Arm"
-
-[schedule]
-seed = 1
-
-[[claims]]
-name = "half"
-kind = "threshold_rate"
-arm = "mine"
-rate = 0.5
-"""
-SCRIPTED = "from trialplate.testing.toy import Scripted\n\n\nclass Arm(Scripted):\n    pass\n"
-
-
-@pytest.fixture
-def campaign(tmp_path: Path) -> Callable[..., Path]:
-    """Run the protocol with an arm's source into a folder of that name; ``edits``: text of the protocol -> other."""
-
-    def make(name: str, source: str, *, edits: Mapping[str, str] | None = None, **how: Any) -> Path:
-        text = PROTOCOL
-        for old, new in (edits or {}).items():
-            assert old in text
-            text = text.replace(old, new)
-        study = tmp_path / "study"
-        study.mkdir(exist_ok=True)
-        (study / "mine.py").write_text(source, encoding="utf-8")
-        protocol = study / f"{name}.toml"
-        protocol.write_text(text, encoding="utf-8")
-        folder = tmp_path / name
-        api.run(api.lock(api.load_protocol(protocol), into=folder), **how)
-        return folder
-
-    return make
-
 
 def arm_of(folder: Path) -> ArmAnalysis:
     return exam.analyse_campaign(folder).arm("mine")
-
-
-def cli(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trialplate.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def made(number: int, status: str) -> Outcome:
@@ -152,56 +97,6 @@ def test_row_26_a_changed_identity_leaves_the_evidence_and_no_headline() -> None
     outcomes.append(replace(made(9, "ERROR"), reason="identity_changed", termination="fault", control_steps=12))
     arm = analyse_outcomes(outcomes, planned={"mine": 10}, stages=["done"]).arms[0]
     assert arm.rate.rate is None and arm.rate.reason == "identity_changed" and arm.counts.passed == 9
-
-
-MEMORY = """
-from trialplate import ActionChunk
-from trialplate.testing.toy import Scripted
-
-
-class Arm(Scripted):
-    def __init__(self):
-        super().__init__()
-        self.episodes = 0
-
-    def reset(self, episode):
-        super().reset(episode)
-        self.episodes += 1
-
-    def act(self, observation):
-        return ActionChunk([[0.0, -1.0]]) if self.episodes % 3 == 0 else super().act(observation)
-"""
-
-
-def test_row_42_a_policy_that_remembers_across_episodes_is_flagged(campaign: Callable[..., Path]) -> None:
-    first = campaign("first", MEMORY)
-    second = campaign("second", MEMORY, edits={"seed = 1": "seed = 2"})
-    found = api.compare(first, second)
-    assert found.comparable and found.flags == ("order_dependent",)
-    repeated = found.arms[0].repetition
-    assert repeated is not None and repeated.pairs == 6 and not repeated.same_order
-    assert repeated.differ > 0 and repeated.results_differ == repeated.differ
-    done = cli("compare", first, second)
-    assert done.returncode == 1 and "order_dependent: mine." in done.stdout
-    assert json.loads(cli("compare", first, second, "--json").stdout)["flags"] == ["order_dependent"]
-
-
-def test_row_42_a_policy_that_remembers_nothing_is_not(campaign: Callable[..., Path]) -> None:
-    first = campaign("first", SCRIPTED)
-    second = campaign("second", SCRIPTED, edits={"seed = 1": "seed = 2"})
-    found = api.compare(first, second)
-    repeated = found.arms[0].repetition
-    assert found.comparable and found.flags == () and repeated is not None
-    assert (repeated.same, repeated.differ, repeated.same_order) == (6, 0, False)
-    assert cli("compare", first, second).returncode == 0
-
-
-def test_row_42_the_same_lock_run_twice_that_differs_is_not_reproduced(campaign: Callable[..., Path]) -> None:
-    dice = MEMORY.replace("self.episodes % 3 == 0", "__import__('os').urandom(1)[0] % 2")
-    first = campaign("first", dice)
-    second = first.parent / "again"
-    api.run(first / "lock.json", into=second)
-    assert api.compare(first, second).flags == ("not_reproduced",)
 
 
 def test_row_46_a_leak_marks_the_attempt_and_takes_nothing_away(campaign: Callable[..., Path]) -> None:
@@ -277,95 +172,6 @@ def test_row_50_a_minimal_recording_gives_the_same_results_analysis_and_report(c
     for name in ("results.jsonl", "analysis.json", "claims.json"):
         assert (minimal / name).read_bytes() == (detailed / name).read_bytes()
     assert reports[0] == reports[1]
-
-
-# -- row 53 ----------------------------------------------------------------------------------------------------
-
-
-def edited(lock: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(json.dumps(lock))
-    *parents, last = path.split("/")
-    place: Any = document
-    for key in parents:
-        place = place[int(key)] if isinstance(place, list) else place[key]
-    place[int(last) if isinstance(place, list) else last] = value
-    return document
-
-
-@pytest.fixture(scope="module")
-def toy_lock(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """The lock of one toy arm."""
-    folder = tmp_path_factory.mktemp("lock")
-    (folder / "mine.py").write_text(SCRIPTED, encoding="utf-8")
-    (folder / "protocol.toml").write_text(PROTOCOL, encoding="utf-8")
-    return api.lock(api.load_protocol(folder / "protocol.toml"), into=folder / "lock.json").document
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("suite/action/components/0/mode", "absolute"),
-        ("suite/action/components/0/delta_base", "chunk_start"),
-        ("suite/action/control_hz", 50),
-        ("suite/version", "2"),
-        ("suite/max_steps", 120),
-        ("suite/fault_table/policy_exception", "EXCLUDED"),
-        ("suite/errors_rule", "void"),
-        ("suite/selected_sha256", "0" * 64),
-        ("suite/profiles_sha256/standard", "0" * 64),
-        ("protocol/budgets/invalid_action_handling", "feedback"),
-        ("protocol/budgets/max_calls", 9),
-        ("protocol/suite/plan", "fast"),
-        ("protocol/analysis/denominator", "valid"),
-        ("simulator/name", "another"),
-    ],
-)
-def test_row_53_whatever_changes_the_question_makes_another_protocol(
-    toy_lock: Mapping[str, Any], path: str, value: Any
-) -> None:
-    (found,) = conditions_that_differ(toy_lock, edited(toy_lock, path, value))
-    assert found.path.split(".")[-1].split("[")[0] in path and found.b == str(value)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("protocol/name", "other"),
-        ("protocol/question", "Another?"),
-        ("protocol/schedule/seed", 9),
-        ("protocol/claims", []),
-        ("protocol/analysis/slices", []),
-        ("created_utc", "2020-01-01T00:00:00.000000Z"),
-        ("arms", []),
-        ("machine/processor", "another"),
-    ],
-)
-def test_row_53_what_does_not_change_the_question_does_not(
-    toy_lock: Mapping[str, Any], path: str, value: Any
-) -> None:
-    assert conditions_that_differ(toy_lock, edited(toy_lock, path, value)) == ()
-
-
-def test_row_53_another_handling_is_refused_and_shown_side_by_side(campaign: Callable[..., Path]) -> None:
-    first = campaign("first", SCRIPTED)
-    edits = {"[schedule]": '[budgets]\ninvalid_action_handling = "feedback"\nmax_calls = 200\n\n[schedule]'}
-    second = campaign("second", SCRIPTED, edits=edits)
-    found = api.compare(first, second)
-    assert found.reason == "different protocol" and found.flags == ()
-    assert {d.path for d in found.differences} == {"budgets.invalid_action_handling", "budgets.max_calls"}
-    assert found.arms[0].repetition is None and found.arms[0].a is not None and found.arms[0].b is not None
-    done = cli("compare", first, second)
-    assert done.returncode == 1 and "Refused: different protocol" in done.stdout
-    assert "terminal against feedback" in done.stdout and done.stdout.count("mine") >= 2
-
-
-def test_row_53_two_checkpoints_under_one_name_are_never_one_arm(campaign: Callable[..., Path]) -> None:
-    first = campaign("first", SCRIPTED)
-    second = campaign("second", SCRIPTED + "\n\nTRAINED_LONGER = True\n")
-    pair = api.compare(first, second).arms[0]
-    assert pair.repetition is None and "registration.policy_source.sha256" in {d.path for d in pair.identity}
-    done = cli("compare", first, second)
-    assert done.returncode == 0 and "not the same arm" in done.stdout
 
 
 def test_the_time_of_every_call_is_read_from_the_traces(campaign: Callable[..., Path]) -> None:

@@ -57,6 +57,20 @@ def test_a_full_disk_stops_the_run_and_a_larger_disk_lets_it_go_on(
     assert api.verify(folder).exit_code == 0
 
 
+def test_a_disk_that_is_full_while_locking_keeps_no_half_lock(
+    toy_protocol: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(392 * 1024))  # two pages are left: the folder and the first part of the lock
+    code, text = _run("lock", toy_protocol, "--out", small_disk / "campaign")
+    assert code == 1 and "No space left" in text and "Traceback" not in text
+    assert not list((small_disk / "campaign").iterdir())
+    filler.unlink()
+    code, text = _run("lock", toy_protocol, "--out", small_disk / "campaign")
+    assert code == 0, text
+    assert [path.name for path in (small_disk / "campaign").iterdir()] == ["lock.json"]
+
+
 def test_a_read_only_folder_is_refused_by_name(toy_protocol: Path, tmp_path: Path, small_disk: Path) -> None:
     lock = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "lock.json")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

@@ -231,6 +231,10 @@ TEMPLATES: Mapping[str, str] = {
         " lock, and another number."
     ),
     "compare_refused": "Refused: {reason}. The numbers stand side by side and answer different questions:",
+    "compare_paired": (
+        "Counts of trials that were measured in both and began in the same state. No comparison across campaigns was"
+        " registered before them, so there is no estimate and no verdict."
+    ),
     "compare_environment": "Below the protocol these differ; look here first when numbers do not agree:",
     "compare_one_side": "{arm} stands in one campaign only.",
     "compare_identity": "{arm} is not the same arm in both; its numbers are never pooled:",

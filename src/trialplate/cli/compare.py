@@ -1,4 +1,4 @@
-"""Two campaigns side by side: what differs, and whether the same arm did the same again."""
+"""Campaigns side by side: what differs, how trials pair up, and whether the same arm did the same again."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from trialplate.cli.output import NO, YES, emit, plain, table
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 SHOWN = 12
+PAIRED_HEADER = ("A", "B", "pairs", "both passed", "only A", "only B", "neither", "other start", "unmatched")
 
 
 def register(app: App) -> None:
@@ -19,47 +20,68 @@ def register(app: App) -> None:
     app.command(compare)
 
 
-def compare(a: Path, b: Path, /, *, json: Json = False) -> int:
-    """Put two campaigns side by side, and say whether their numbers may be compared. Nothing is ever pooled.
+def compare(first: Path, second: Path, /, *more: Path, json: Json = False) -> int:
+    """Put campaigns side by side, and say whether their numbers may be compared. Nothing is ever pooled.
 
     Parameters
     ----------
-    a
-        A campaign folder.
-    b
-        Another one.
+    first
+        A campaign folder, A; each of the others is held against it.
+    second
+        Another one, B.
+    more
+        Further ones, each a B of its own.
     json
         Print one JSON document.
     """
     from trialplate import api
+    from trialplate.comparison import SCHEMA
 
-    found = api.compare(a, b)
-    document = found.document()
+    found = api.compare(first, second, *more)
+    comparable = all(pair.comparable for pair in found)
+    flags = sorted({flag for pair in found for flag in pair.flags})
+    documents = [pair.document() for pair in found]
 
     def text() -> None:
-        from trialplate.cli.campaign import RATE_HEADER, rate_cells
+        for document in documents:
+            show(document)
 
-        rows = [
-            (pair["arm"], name.upper(), *rate_cells(pair[name]))
-            for pair in document["arms"]
-            for name in ("a", "b")
-            if pair[name] is not None
-        ]
-        table("Side by side", (RATE_HEADER[0], "campaign", *RATE_HEADER[1:]), rows)
-        for line in lines(document):
-            print(plain(line))
+    emit(
+        {"schema": SCHEMA, "comparable": comparable, "flags": flags, "campaigns": documents}, as_json=json, text=text
+    )
+    return YES if comparable and not flags else NO
 
-    emit(document, as_json=json, text=text)
-    return YES if found.comparable and not found.flags else NO
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print two campaigns for people."""
+    from trialplate.cli.campaign import RATE_HEADER, rate_cells
+
+    for side in ("a", "b"):
+        print(plain(f"{side.upper()}  {document[f'folder_{side}']}  lock {document[f'lock_sha256_{side}'][:16]}"))
+    rows = [
+        (pair["arm"], name.upper(), *rate_cells(pair[name]))
+        for pair in document["arms"]
+        for name in ("a", "b")
+        if pair[name] is not None
+    ]
+    table("Side by side", (RATE_HEADER[0], "campaign", *RATE_HEADER[1:]), rows)
+    if document["paired"]:
+        keys = ("pairs", "both", "only_a", "only_b", "neither", "other_start", "unmatched")
+        counted = [(pair["a"], pair["b"], *(str(pair[key]) for key in keys)) for pair in document["paired"]]
+        table("Trial by trial", PAIRED_HEADER, counted)
+    for line in lines(document):
+        print(plain(line))
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what there is to say under the table."""
+    """Yield what there is to say under the tables."""
     from trialplate.claims import wording
 
     if not document["comparable"]:
         yield wording.sentence("compare_refused", reason=document["reason"])
         yield from _listed(document["differences"])
+    if document["paired"]:
+        yield wording.sentence("compare_paired")
     for pair in document["arms"]:
         if pair["a"] is None or pair["b"] is None:
             yield wording.sentence("compare_one_side", arm=pair["arm"])

@@ -34,7 +34,7 @@ def guarded(app: App, arguments: list[str]) -> int:
         return BAD_INPUT
     except TrialplateError as error:
         _complain(error, as_json=as_json)
-        return NO if isinstance(error, (EvidenceError, StorageFailure)) else BAD_INPUT
+        return _exit_code(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return NO
@@ -45,6 +45,15 @@ def guarded(app: App, arguments: list[str]) -> int:
     except OSError as error:
         _complain(UsageError(f"{error.strerror or error}: {error.filename or 'output'}"), as_json=as_json)
         return BAD_INPUT
+
+
+def _exit_code(error: TrialplateError) -> int:
+    """Return 1 for evidence that contradicts itself and for a failed write, 2 for what is malformed or refused."""
+    from trialplate.store.findings import EvidenceProblem
+
+    if isinstance(error, EvidenceProblem):
+        return error.finding.exit_code
+    return NO if isinstance(error, (EvidenceError, StorageFailure)) else BAD_INPUT
 
 
 def _complain(error: TrialplateError, *, as_json: bool) -> None:

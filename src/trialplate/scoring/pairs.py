@@ -6,12 +6,52 @@ Source: statistics specification, sections 3 and 7. The result is an estimate; o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from trialplate import stats
 from trialplate.record import Outcome, Status
 from trialplate.scoring.analysis import ArmAnalysis, Comparison
 
 Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedCounts:
+    """Arm ``a`` of one campaign against arm ``b`` of another, over equal (scenario, repeat): counts, no estimate.
+
+    ``pairs``: measured in both and begun in the same state = ``both`` + ``only_a`` + ``only_b`` passed + ``neither``.
+    ``other_start``: measured in both, and their worlds began differently. ``unmatched``: not measured in both.
+    """
+
+    a: str
+    b: str
+    pairs: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    other_start: int
+    unmatched: int
+
+
+def count_pairs(outcomes_a: Sequence[Outcome], outcomes_b: Sequence[Outcome], *, a: str, b: str) -> PairedCounts:
+    """Return how the outcomes of two arms pair up. Each side has every (scenario, repeat) at most once."""
+    measured_a, measured_b = _measured(outcomes_a), _measured(outcomes_b)
+    shared = measured_a.keys() & measured_b.keys()
+    begun = [key for key in shared if _same_start(measured_a[key], measured_b[key])]
+    won = [(measured_a[key].status is Status.PASS, measured_b[key].status is Status.PASS) for key in begun]
+    every = {(o.scenario, o.repeat) for o in (*outcomes_a, *outcomes_b)}
+    return PairedCounts(
+        a=a,
+        b=b,
+        pairs=len(begun),
+        both=won.count((True, True)),
+        only_a=won.count((True, False)),
+        only_b=won.count((False, True)),
+        neither=won.count((False, False)),
+        other_start=len(shared) - len(begun),
+        unmatched=len(every) - len(shared),
+    )
 
 
 def compare(
@@ -32,7 +72,7 @@ def compare(
     keys = sorted(measured_a.keys() & measured_b.keys())
     won = [(measured_a[key].status is Status.PASS, measured_b[key].status is Status.PASS) for key in keys]
     only_a, only_b = won.count((True, False)), won.count((False, True))
-    unequal = sum(measured_a[key].initial_state_sha256 != measured_b[key].initial_state_sha256 for key in keys)
+    unequal = sum(not _same_start(measured_a[key], measured_b[key]) for key in keys)
     every = {(o.scenario, o.repeat) for o in (*outcomes_a, *outcomes_b)}
     reason: str | None = None
     if "ERROR" in (analysis_a.state, analysis_b.state):
@@ -65,6 +105,10 @@ def compare(
 
 def _measured(outcomes: Sequence[Outcome]) -> dict[Key, Outcome]:
     return {(o.scenario, o.repeat): o for o in outcomes if o.status in (Status.PASS, Status.FAIL)}
+
+
+def _same_start(one: Outcome, other: Outcome) -> bool:
+    return one.initial_state_sha256 == other.initial_state_sha256
 
 
 def _reversal(keys: Sequence[Key], measured_a: dict[Key, Outcome], measured_b: dict[Key, Outcome]) -> bool | None:

@@ -248,13 +248,18 @@ def _declaring(arm: dict[str, Any]) -> dict[str, Any]:
 
 
 def _strangers(value: Any, path: str) -> list[DocumentFault]:
-    """Return every value that TOML has and a protocol has not: nan, infinities, dates and times."""
+    """Return every value that TOML has and a protocol has not: nan, infinities, dates, times, NUL characters."""
     if isinstance(value, Mapping):
-        return [fault for key, item in value.items() for fault in _strangers(item, f"{path}.{key}".lstrip("."))]
+        named = [DocumentFault(path, f"a name holds a NUL character: {key!r}") for key in value if "\0" in key]
+        return named + [
+            fault for key, item in value.items() for fault in _strangers(item, f"{path}.{key}".lstrip("."))
+        ]
     if isinstance(value, list):
         return [fault for n, item in enumerate(value) for fault in _strangers(item, f"{path}[{n}]")]
     if isinstance(value, float) and not math.isfinite(value):
         return [DocumentFault(path, f"expected a finite number, got {value}")]
+    if isinstance(value, str) and "\0" in value:
+        return [DocumentFault(path, "text with a NUL character has no place in a protocol: take it out")]
     if not isinstance(value, (str, int, float)):
         return [DocumentFault(path, f"a {type(value).__name__} has no place in a protocol, got {value}")]
     return []

@@ -278,6 +278,20 @@ def write_new(disk: Storage, path: Path, data: bytes, *, mode: int = 0o644) -> N
     disk.close(descriptor)
 
 
+def publish_new(disk: Storage, path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Create a file whole or not at all, durably: written beside its place, synced, renamed. It must not exist."""
+    staged = staging_path(path)
+    if staged.name in disk.entries(path.parent):
+        disk.remove(staged)  # of one that was killed in mid-write
+    try:
+        write_new(disk, staged, data, mode=mode)
+        disk.rename(staged, path)
+    except StorageFailure:
+        with suppress(StorageFailure):  # the first failure is the one to report
+            disk.remove(staged)
+        raise
+
+
 def _kind(entry: os.DirEntry[str]) -> Kind:
     mode = entry.stat(follow_symlinks=False).st_mode
     if stat.S_ISREG(mode):

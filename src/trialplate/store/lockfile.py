@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from trialplate.canonical import sha256_hex
-from trialplate.errors import EvidenceError, LockError, StorageFailure, UsageError
+from trialplate.errors import EvidenceError, LockError, UsageError
 from trialplate.store.chain import HEAD, JOURNAL, PARTIAL
-from trialplate.store.fsio import Disk, Storage
+from trialplate.store.fsio import Disk, Storage, publish_new, staging_path
 from trialplate.store.layout import EPISODES, LOCK, ROWS, read_plan
 
 
@@ -22,7 +21,7 @@ def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) 
     disk = disk or Disk()
     plan = read_plan(lock_bytes)
     disk.make_folder(folder)
-    present = disk.entries(folder)
+    present = {name: kind for name, kind in disk.entries(folder).items() if name != staging_path(folder / LOCK).name}
     if LOCK in present:
         refuse_other_lock(folder, disk.read(folder / LOCK), wanted=plan.sha256)
         return plan.sha256
@@ -38,23 +37,8 @@ def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) 
             f"{folder} is not empty: found {', '.join(list(present)[:5])}. Choose an empty folder.",
             code="folder_not_empty",
         )
-    _write_whole(folder / LOCK, lock_bytes, disk)
+    publish_new(disk, folder / LOCK, lock_bytes, mode=0o444)
     return plan.sha256
-
-
-def _write_whole(path: Path, data: bytes, disk: Storage) -> None:
-    """Create the file; half a lock of ours would stand in the way of the next one, so it is taken away."""
-    descriptor = disk.open_new(path, mode=0o444)
-    try:
-        disk.write_all(descriptor, data)
-        disk.fsync(descriptor)
-        disk.fsync_dir(path.parent)
-    except StorageFailure:
-        with suppress(StorageFailure):  # the first failure is the one to report
-            disk.close(descriptor)
-            disk.remove(path)
-        raise
-    disk.close(descriptor)
 
 
 def refuse_other_lock(folder: Path, lock_bytes: bytes, *, wanted: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, sha256_hex
-from trialplate.errors import EvidenceError
+from trialplate.errors import EvidenceError, UsageError
 from trialplate.record import Column, Row, Trace
 from trialplate.store.chain import HEAD, JOURNAL, Head, Record, Scan, read_head, scan
 from trialplate.store.disclosures import Cutover, Leak
@@ -68,10 +68,15 @@ class CampaignView:
 def read_campaign(path: Path) -> CampaignView:
     """Read a campaign: lock, journal, every row. Traces are read by ``load_trace``.
 
-    An open, incomplete or blocked campaign can be read. Raises EvidenceError with the first thing that is wrong:
-    a journal that is torn or broken, a row that is not the one of its ``attempt.end``.
+    An open, incomplete or blocked campaign can be read. Raises UsageError where there is no campaign, EvidenceError
+    with the first thing that is wrong: a journal that is torn or broken, a row that is not the one of its
+    ``attempt.end``.
     """
+    if not path.exists():
+        raise UsageError(f"no campaign at {path}: nothing of that name is there", code="no_campaign")
     with Folder(path) as folder:
+        if not {LOCK, JOURNAL} & set(folder.names()):
+            raise UsageError(f"no campaign at {path}: it has neither {LOCK} nor {JOURNAL}", code="no_campaign")
         lock_bytes = folder.read(LOCK, limit_bytes=MAX_DOCUMENT_BYTES)
         plan = read_plan(lock_bytes)
         state = read_journal(folder, plan.sha256)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from dying_disk import CountingDisk, DyingDisk, FailingDisk, in_child
 from trialplate.errors import StorageFailure, UsageError
 from trialplate.store import fsio
-from trialplate.store.fsio import Disk, staging_path, write_new
+from trialplate.store.fsio import Disk, publish_new, staging_path, write_new
 
 
 class _Os:
@@ -239,3 +240,37 @@ def test_names_are_listed_with_their_kind(tmp_path: Path) -> None:
 def test_another_durability_than_the_two_is_refused() -> None:
     with pytest.raises(UsageError, match="'fsync' or 'process'"):
         Disk(durability="never")  # type: ignore[arg-type]
+
+
+def _calls_of_publishing(folder: Path) -> int:
+    disk = CountingDisk()
+    publish_new(disk, folder / "whole", b"all of it")
+    return disk.calls
+
+
+def test_a_file_that_is_published_is_whole_or_not_there_whichever_write_fails(tmp_path: Path) -> None:
+    calls = _calls_of_publishing(tmp_path)
+    assert calls >= 6
+    for at in range(calls):
+        path = tmp_path / f"{at}.json"
+        with pytest.raises(StorageFailure):
+            publish_new(FailingDisk(at, errno.ENOSPC), path, b"all of it", mode=0o444)
+        assert not staging_path(path).exists()
+        assert not path.exists() or path.read_bytes() == b"all of it"
+
+
+def test_a_file_that_is_published_is_whole_or_not_there_wherever_the_process_dies(tmp_path: Path) -> None:
+    for at in range(_calls_of_publishing(tmp_path)):
+        path = tmp_path / f"{at}.json"
+        in_child(lambda at=at, path=path: publish_new(DyingDisk(at), path, b"all of it", mode=0o444))
+        assert not path.exists() or path.read_bytes() == b"all of it"
+        if not path.exists():
+            publish_new(Disk(durability="process"), path, b"again")  # what the dead one left stands in nobody's way
+            assert path.read_bytes() == b"again" and not staging_path(path).exists()
+
+
+def test_a_published_file_never_replaces_one_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"kept")
+    with pytest.raises(StorageFailure, match="EEXIST"):
+        publish_new(Disk(durability="process"), tmp_path / "f", b"other")
+    assert (tmp_path / "f").read_bytes() == b"kept" and [p.name for p in tmp_path.iterdir()] == ["f"]

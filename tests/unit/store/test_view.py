@@ -11,7 +11,7 @@ import pytest
 
 from golden import COLUMNS, again, begin, build, build_torn, finish, lock_bytes, make_trace, run_trial
 from trialplate.canonical import sha256_hex
-from trialplate.errors import EvidenceError
+from trialplate.errors import EvidenceError, UsageError
 from trialplate.store.campaign import write_lock
 from trialplate.store.verify import check
 from trialplate.store.view import read_campaign
@@ -132,7 +132,13 @@ def test_damage_is_told_with_its_place(tmp_path: Path) -> None:
     assert _code(folder) == "schema_mismatch"
     (folder / "lock.json").unlink()
     assert _code(folder) == "file_missing"
-    assert _code(folder / "absent") == "file_missing"
+
+
+def test_where_no_campaign_is_it_is_a_wrong_argument_and_no_damage(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UsageError, match="no campaign at") as caught:
+            read_campaign(folder)
+        assert caught.value.code == "no_campaign"
 
 
 def test_a_blocked_campaign_can_still_be_read(tmp_path: Path) -> None:
