@@ -101,6 +101,7 @@ def test_row_01_a_state_in_another_order_is_refused_naming_both_and_nothing_is_a
     desk.arm("Fitting", 'profile = "state-xyzw"')
     message = desk.refused("contract_mismatch")
     assert "proprio.ee_quat.rotation: environment quat_xyzw, policy quat_wxyz" in message
+    assert message.endswith("`trialplate policy check` prints the adapters as lines to paste.")
     document = desk.call("policy", "check", str(desk.protocol), expect=1)
     (difference,) = document["arms"]["candidate"]["differences"]
     assert (difference["environment"], difference["policy"]) == ("quat_xyzw", "quat_wxyz")
@@ -140,6 +141,17 @@ def test_row_03_numbers_sent_in_another_order_than_declared_are_flagged_by_the_k
     assert findings["proprio:ee_quat"]["declared"] == "quat_wxyz"
     assert "all of them fit quat_xyzw" in findings["proprio:ee_quat"]["detail"]
     assert {f["verdict"] for name, f in findings.items() if name != "proprio:ee_quat"} == {"agrees"}
+
+
+def test_row_03_a_contradiction_is_told_with_the_channel_and_what_to_do(desk: Desk) -> None:
+    desk.write('[[arms]]\nname = "a"\npolicy = "control:scripted"\n', suite="toy-faults", scenario="fault-quat-order")
+    told = desk.read("probe", "env", str(desk.protocol), expect=1)
+    assert "NOT AS DECLARED: proprio:ee_quat." in told
+    assert "correct the declaration in the suite's profile" in told
+    desk.write('[[arms]]\nname = "a"\npolicy = "control:null"\n', suite="toy", scenario="toy-001")
+    assert "NOT PROBED: world. Nothing is known" in desk.read("probe", "env", str(desk.protocol), expect=1)
+    desk.write('[[arms]]\nname = "a"\npolicy = "control:scripted"\n')
+    assert "what is sent is what is declared" in desk.read("probe", "env", str(desk.protocol), expect=0)
 
 
 def test_row_03_a_world_that_sends_what_it_declares_agrees_under_every_profile(desk: Desk) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import NO, YES, emit, table
+from trialplate.cli.output import NO, YES, emit, plain, table
 from trialplate.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -55,11 +56,29 @@ def env(protocol: Path, /, *, profile: str | None = None, scenario: str | None =
         for name, findings in found.items():
             rows = [(f.channel, f.probe, f.declared, f.verdict, f.detail) for f in findings]
             table(f"{suite.name}, profile {name}", ("channel", "probe", "declared", "verdict", "seen"), rows)
-        print("declared and sent agree" if good else "NOT CONFIRMED: a channel contradicts, or could not be probed")
+        for line in _verdicts(found):
+            print(plain(line))
 
     profiles = {name: [finding.document() for finding in findings] for name, findings in found.items()}
     emit({"suite": suite.name, "agrees": good, "profiles": profiles}, as_json=json, text=text)
     return YES if good else NO
+
+
+def _verdicts(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+    """Say what the findings mean, and what to do about those that are not as they should be."""
+    every = [finding for findings in found.values() for finding in findings]
+    wrong = dict.fromkeys(finding.channel for finding in every if finding.verdict == "contradicts")
+    open_ = dict.fromkeys(finding.channel for finding in every if finding.verdict == "not probed")
+    if wrong:
+        yield (
+            f"NOT AS DECLARED: {', '.join(wrong)}. Every policy would be told wrongly what these numbers mean, and "
+            "no adapter can know it: correct the declaration in the suite's profile, or what the world sends, and "
+            "raise the suite's version."
+        )
+    if open_:
+        yield f"NOT PROBED: {', '.join(open_)}. Nothing is known about these; they may be right or wrong."
+    if not wrong and not open_:
+        yield "what is sent is what is declared"
 
 
 def _profiles(protocol: Protocol, suite: Suite, profile: str | None) -> list[str]:

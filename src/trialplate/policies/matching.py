@@ -164,7 +164,8 @@ def refuse_mismatch(arm: str, match: Match) -> None:
     """Raise LockError that lists every problem of an arm, if there is any; its code is that of the first."""
     if not match.fits:
         listed = "\n  ".join(str(item) for item in match.problems)
-        raise LockError(f"arm {arm!r} does not fit the suite:\n  {listed}", code=match.problems[0].code)
+        more = "\n`trialplate policy check` prints the adapters as lines to paste." if match.adapters else ""
+        raise LockError(f"arm {arm!r} does not fit the suite:\n  {listed}{more}", code=match.problems[0].code)
 
 
 def needed_bytes(expects: ObservationSpec) -> int:

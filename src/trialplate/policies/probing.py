@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trialplate.errors import Unavailable
 from trialplate.interfaces import Environment, ProbeableEnvironment
 from trialplate.policies.adapters import pictures, rotations
 from trialplate.spec.channels import CameraSpec, GripperRange, ObservationSpec, ProprioSpec
@@ -65,37 +66,54 @@ def probe_environment(environment: Environment, spec: ObservationSpec) -> list[F
     Returns one finding for every channel with a convention to get wrong (rotations, grippers, cameras), and one for
     every other channel that does not even have the declared form. The world is of no use for an episode afterwards.
     """
-    findings = [finding for finding in _forms(environment, spec) if finding.verdict == "contradicts"]
+    cameras, unseen = _seen(environment, spec.cameras)
+    findings = [finding for finding in _forms(environment, spec.proprio, cameras) if finding.verdict == "contradicts"]
     broken = {finding.channel for finding in findings}
     turned = [channel for channel in spec.proprio if channel.rotation is not None and _key(channel) not in broken]
     grips = [channel for channel in spec.proprio if channel.gripper is not None and _key(channel) not in broken]
-    cameras = [camera for camera in spec.cameras if _key(camera) not in broken]
+    whole = [camera for camera in cameras if _key(camera) not in broken]
     if not isinstance(environment, ProbeableEnvironment):
-        return findings + _unprobed((("pose", turned), ("gripper", grips), ("colour card", cameras)))
+        why = "this world cannot be put into known states: it has no ProbeableEnvironment"
+        listed = _unprobed((("pose", turned), ("gripper", grips), ("colour card", whole)), why=why)
+        if not listed and not unseen:
+            listed = [Finding("world", "known states", "no rotation, gripper or camera", "not probed", why)]
+        return [*findings, *listed, *unseen]
     return [
         *findings,
         *_probe_poses(environment, turned),
         *_probe_grippers(environment, grips),
-        *_probe_cameras(environment, cameras),
+        *_probe_cameras(environment, whole),
+        *unseen,
     ]
 
 
-def _unprobed(wanted: Iterable[tuple[str, Sequence[CameraSpec | ProprioSpec]]]) -> list[Finding]:
-    """Report every channel with a convention as not probed, and the world itself where there is none."""
-    why = "this world cannot be put into known states: it has no ProbeableEnvironment"
-    listed = [
+def _seen(
+    environment: Environment, cameras: Sequence[CameraSpec]
+) -> tuple[dict[CameraSpec, NDArray[Any] | None], list[Finding]]:
+    """Return what each camera sends now; where nothing can draw, none, and that they could not be probed."""
+    try:
+        images = environment.sense([camera.name for camera in cameras], proprio=()).images
+    except Unavailable as error:
+        return {}, _unprobed((("colour card", cameras),), why=error.message)
+    return {camera: images.get(camera.name) for camera in cameras}, []
+
+
+def _unprobed(wanted: Iterable[tuple[str, Sequence[CameraSpec | ProprioSpec]]], *, why: str) -> list[Finding]:
+    """Report every channel with a convention as not probed."""
+    return [
         Finding(_key(channel), probe, _declared(channel, probe), "not probed", why)
         for probe, channels in wanted
         for channel in channels
     ]
-    return listed or [Finding("world", "known states", "no rotation, gripper or camera", "not probed", why)]
 
 
-def _forms(environment: Environment, spec: ObservationSpec) -> Iterable[Finding]:
-    sensed = environment.sense(spec.camera_names, proprio=spec.proprio_names)
-    for camera in spec.cameras:
-        yield _form(camera, sensed.images.get(camera.name), shape=camera.shape, dtype="uint8")
-    for channel in spec.proprio:
+def _forms(
+    environment: Environment, proprio: Sequence[ProprioSpec], cameras: Mapping[CameraSpec, NDArray[Any] | None]
+) -> Iterable[Finding]:
+    sensed = environment.sense((), proprio=[channel.name for channel in proprio])
+    for camera, image in cameras.items():
+        yield _form(camera, image, shape=camera.shape, dtype="uint8")
+    for channel in proprio:
         yield _form(channel, sensed.proprio.get(channel.name), shape=(channel.dim,), dtype="float64")
 
 

@@ -245,7 +245,7 @@ def test_a_refusal_lists_every_line_with_both_values_and_what_to_do() -> None:
     assert "proprio.ee_quat.rotation: environment quat_wxyz, policy quat_xyzw" in text
     assert 'params = {from = "quat_wxyz", to = "quat_xyzw"}' in text
     assert "action.control_hz: environment 20.0, policy 50.0" in text
-    assert len(text.splitlines()) == 4
+    assert len(text.splitlines()) == 5
     assert len(found.document()["differences"]) == 2
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trialplate.errors import Unavailable
+from trialplate.interfaces import Sensed
 from trialplate.policies.adapters import rotations
 from trialplate.policies.probing import CARD, POSES, Finding, probe_environment
 from trialplate.spec.channels import CameraSpec, ObservationSpec, ProprioSpec
@@ -185,3 +187,19 @@ def test_a_pose_or_card_that_was_not_reached_leaves_the_channel_unprobed() -> No
 def test_no_turn_flip_or_swap_brings_the_colours_of_the_card_back_into_their_places() -> None:
     assert len({CARD[name][::-1] for name in CARD} - set(CARD.values())) == 1  # the fourth shows that channels swap
     assert len(set(CARD.values())) == 4
+
+
+def test_where_nothing_can_draw_the_numbers_are_probed_all_the_same() -> None:
+    class Blind(ReachWorld):
+        def sense(self, cameras: Any, *, proprio: Any) -> Sensed:
+            if cameras:
+                raise Unavailable("cameras need OpenGL, and this process has none")
+            return super().sense((), proprio=proprio)
+
+    world = Blind(body="own", profile="standard")
+    world.reset(scenarios()[0], seed=0)
+    findings = {finding.channel: finding for finding in probe_environment(world, PROFILES["standard"])}
+    assert findings["proprio:ee_quat"].verdict == findings["proprio:gripper"].verdict == "agrees"
+    for name in ("camera:front", "camera:wrist"):
+        assert (findings[name].verdict, findings[name].probe) == ("not probed", "colour card")
+        assert "OpenGL" in findings[name].detail
