@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from served_run import HELLO, PROTOCOL, REGISTER, TOKEN, ServedRun, decision, setting
 from trialplate.policies.messages import parse_ack, parse_observation, parse_spec
+from trialplate.policies.service import connections
 from trialplate.policies.service.sockets import MAX_SOCKETS
 from trialplate.policies.wire import own
 
@@ -218,3 +220,11 @@ def test_the_same_nonsense_on_each_socket_frame_uses_up_a_call_each_time() -> No
             assert actor.ask("observe")["call_index"] == index
             assert actor.ask({"protocol": PROTOCOL, "type": "decision"})["code"] == "invalid_response_schema"
         assert actor.ask("observe")["type"] == "episode_end"
+
+
+def test_a_socket_outlives_the_deadline_for_headers(run: ServedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
+    with _open(run, f"/v1/episodes/{_begin(run)}/ws") as actor:
+        shown = actor.ask("observe")
+        threading.Event().wait(0.6)
+        assert actor.ask(decision(shown))["accepted"] is True

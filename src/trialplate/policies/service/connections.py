@@ -66,7 +66,7 @@ class Connection(H11Protocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
-        if self.at_work():
+        if self.transport.get_protocol() is not self or self.at_work():  # a WebSocket has its own limits
             self._deadline.stop()
         elif not self._deadline.running:
             self._arm()
@@ -91,11 +91,6 @@ class Connection(H11Protocol):
         """Begin to be idle."""
         self.idle_since_s = self.loop.time()
         super().on_response_complete()
-
-    def handle_websocket_upgrade(self, event: Any) -> None:
-        """Hand the connection to the WebSocket protocol."""
-        self._deadline.stop()
-        super().handle_websocket_upgrade(event)
 
     def at_work(self) -> bool:
         """Return whether a request is being answered."""
