@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,57 @@ def test_golden_ten_attempts_five_passed_two_failed_three_errored() -> None:
         "0.7143 over valid",
         "[0.5000, 0.8000]",
     )
+
+
+FAULT_TABLE = '[fault_table]\nobservation_unhealthy = "EXCLUDED"\n\n'
+FAULTS = (
+    "none", "quat-order", "gripper-sign", "image-flipped", "image-bgr",
+    "step-refused", "camera-frozen",
+    "reset-fault", "step-fault", "not-finite",
+)  # fmt: skip
+GIVES_UP = """
+from trialplate import Stop
+from trialplate.testing.reach_controls import Scripted
+
+
+class Arm(Scripted):
+    def __init__(self):
+        super().__init__()
+        self.episodes = 0
+
+    def reset(self, episode):
+        super().reset(episode)
+        self.episodes += 1
+
+    def act(self, observation):
+        return Stop() if self.episodes == 7 else super().act(observation)
+"""
+
+
+def on_faults(*kinds: str) -> dict[str, str]:
+    """Edits that make the protocol one of suite toy-faults, with these of its scenarios in this order."""
+    listed = ", ".join(f'"fault-{kind}"' for kind in kinds)
+    return {
+        'name = "toy"\nversion = "1"': f'name = "toy-faults"\nversion = "1"\nscenarios = [{listed}]',
+        "seed = 1": 'order = "manifest"',
+    }
+
+
+def test_golden_the_same_ten_attempts_as_a_campaign(campaign: Callable[..., Path]) -> None:
+    folder = campaign("golden", GIVES_UP, edits=on_faults(*FAULTS))
+    done = cli("analyse", folder, "--json")
+    (arm,) = json.loads(done.stdout)["arms"]
+    counts = {name: arm["counts"][name] for name in ("passed", "failed", "errored", "measured", "valid")}
+    assert counts == {"passed": 5, "failed": 2, "errored": 3, "measured": 10, "valid": 7}
+    assert (arm["rate"]["denominator"], f"{arm['rate']['rate']:.4f}") == ("measured", "0.5000")
+    assert f"{arm['other_rates'][0]['rate']:.4f}" == "0.7143"
+    assert (arm["bounds"]["error_low"], arm["bounds"]["error_high"]) == (0.5, 0.8)
+    assert done.returncode == 1 and cli("score", folder).returncode == 1
+    printed = " ".join(cli("analyse", folder).stdout.split())
+    assert all(number in printed for number in ("0.5000", "0.7143", "[0.5000,", "0.8000]"))
+    registered = on_faults(*FAULTS) | {"[[claims]]": '[analysis]\ndenominator = "valid"\n\n[[claims]]'}
+    (valid,) = json.loads(cli("analyse", campaign("valid", GIVES_UP, edits=registered), "--json").stdout)["arms"]
+    assert f"{valid['rate']['rate']:.4f}" == "0.7143" and f"{valid['other_rates'][0]['rate']:.4f}" == "0.5000"
 
 
 def test_row_24_a_stop_at_the_first_call_is_a_failure_by_the_scorer(campaign: Callable[..., Path]) -> None:
@@ -156,6 +208,44 @@ def test_row_49_a_camera_that_is_constant_from_step_20_is_named_with_the_step() 
     with pytest.raises(SensorInvalid, match="step 20: camera 'wrist'") as caught:
         check_frames(frames | {"wrist": np.full((64, 64, 3), 17, dtype=np.uint8)}, 20)
     assert caught.value.code == "observation_unhealthy"
+
+
+SEES = """
+from trialplate import PolicySpec
+from trialplate.testing.reach import PROFILES
+from trialplate.testing.reach_controls import Scripted
+
+
+class Arm(Scripted):
+    def __init__(self):
+        super().__init__(stride_m=0.01)
+
+    def spec(self):
+        return PolicySpec(expects=PROFILES["standard"].only("front", "wrist", "ee_pos"), emits=super().spec().emits)
+"""
+
+
+def test_row_49_an_unhealthy_camera_errors_its_attempt_and_is_named(campaign: Callable[..., Path]) -> None:
+    folder = campaign("blank", SEES, edits=on_faults("none", "camera-blank", "cameras-equal", "not-finite"))
+    rows, outcomes = read_campaign(folder).rows, score_view(read_campaign(folder))
+    assert [row.fault_code for row in rows] == [None, *["observation_unhealthy"] * 3]
+    assert [row.control_steps for row in rows][1:] == [20, 3, 3]
+    told = [str(row.fault_message) for row in rows[1:]]
+    assert told[0].startswith("step 20: camera 'front'") and told[1].startswith("step 3: cameras 'front' and 'wrist'")
+    assert told[2].startswith("step 3: channel 'ee_pos'")
+    assert [outcome.status for outcome in outcomes] == ["PASS", "ERROR", "ERROR", "ERROR"]
+    assert {outcome.reason for outcome in outcomes[1:]} == {"observation_unhealthy"}
+    assert api.verify(folder).findings == ()
+    claims = exam.judge_campaign(folder)
+    report = api.report(folder, claims, to=folder.parent / "r.html").read_text(encoding="utf-8")
+    assert "step 20: camera &#39;front&#39; sent one colour in every pixel" in report
+
+
+def test_row_49_it_has_the_status_that_the_protocol_maps_it_to(campaign: Callable[..., Path]) -> None:
+    mapped = on_faults("none", "camera-blank") | {"[[claims]]": FAULT_TABLE + "[[claims]]"}
+    arm = arm_of(campaign("mapped", SEES, edits=mapped))
+    assert (arm.counts.excluded, arm.counts.errored, arm.counts.n) == (1, 0, 1)
+    assert arm.reasons == {"observation_unhealthy": 1} and arm.rate.rate == 1.0
 
 
 def test_row_50_a_minimal_recording_gives_the_same_results_analysis_and_report(campaign: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""Is what a camera sent a picture at all? Looked at for every suite, whatever its world checks by itself."""
+"""Is what the world sent a picture, and are its numbers numbers? Asked of every suite, whatever its world checks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def check_frames(images: Mapping[str, Frame], step: int) -> None:
     for first, second in combinations(images, 2):
         if _same(images[first], images[second]):
             raise SensorInvalid(f"step {step}: cameras {first!r} and {second!r} sent the same picture, byte by byte")
+
+
+def check_numbers(proprio: Mapping[str, NDArray[np.float64]], step: int) -> None:
+    """Raise SensorInvalid for a reading that is not finite: a policy that answers with one would be charged for it.
+
+    ``proprio``: name -> (dim,), as read at one control step.
+    """
+    for name, values in proprio.items():
+        if not np.isfinite(values).all():
+            raise SensorInvalid(f"step {step}: channel {name!r} is not finite: {np.asarray(values).tolist()}")
 
 
 def _one_colour(frame: Frame) -> bool:

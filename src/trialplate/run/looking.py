@@ -13,7 +13,7 @@ from trialplate.interfaces import Environment
 from trialplate.record import Ack, Exchange, History, Issue, Observation, Remaining
 from trialplate.run.attempt import Answer, Attempt, Seat, Setting
 from trialplate.run.frames import PendingDigest, frozen
-from trialplate.run.health import check_frames
+from trialplate.run.health import check_frames, check_numbers
 
 Images = Mapping[str, NDArray[np.uint8]]
 
@@ -78,6 +78,7 @@ class Looking:
         seat = self._seat
         sensed = self._environment.sense(seat.cameras, proprio=seat.proprio)
         check_frames(sensed.images, step=self._attempt.recorder.steps)
+        check_numbers(sensed.proprio, step=self._attempt.recorder.steps)
         images, proprio = sensed.images, sensed.proprio
         if not seat.adapters.empty:
             images, proprio = seat.adapters.observe(images, proprio)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from trialplate.errors import SensorInvalid
-from trialplate.run.health import check_frames
+from trialplate.run.health import check_frames, check_numbers
 
 SIZES = [(256, 256), (17, 40), (2, 7)]
 
@@ -65,3 +65,12 @@ def test_a_view_that_is_not_contiguous_is_read_as_it_looks() -> None:
     check_frames({"front": noise(1)[::-1, ::2]}, 0)
     with pytest.raises(SensorInvalid):
         check_frames({"front": blank()[::-1, ::2]}, 0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_reading_that_is_not_finite_is_named_with_channel_and_step(value: float) -> None:
+    healthy = {"a": np.zeros(3), "b": np.array([1.0, 2.0])}
+    check_numbers(healthy, 4)
+    with pytest.raises(SensorInvalid, match=r"step 4: channel 'b' is not finite: \[1.0, ") as caught:
+        check_numbers(healthy | {"b": np.array([1.0, value])}, 4)
+    assert caught.value.code == "observation_unhealthy"
