@@ -131,8 +131,10 @@ def declared_spec(arm: str, policy: Any) -> PolicySpec:
 def _declaration(policy: Any) -> dict[str, Any] | list[str]:
     """Return the plain form of what a policy declares, or what is wrong with how it builds it."""
     try:
-        plain: dict[str, Any] = policy.spec().model_dump(mode="json")
-        return plain
+        said = policy.spec()
+        if not isinstance(said, PolicySpec):
+            return [f"it returned {type(said).__name__}, expected trialplate.PolicySpec"]
+        return said.model_dump(mode="json")
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
         return [f"{error.title}.{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults]
