@@ -43,7 +43,7 @@ def served_registration(
 ) -> Registration:  # fmt: skip
     """Return the registration of a policy that is served: source and weights hashed here, the rest as ``told``.
 
-    The folder of a policy file is left out, so that one policy served from two places is one policy.
+    The folders of policy file and weights are left out, so that one policy served from two places is one policy.
 
     Raises LockError for code or weights that are not there, UsageError where ``told`` contradicts the weights.
     """
@@ -61,7 +61,8 @@ def served_registration(
             "dirty": source["dirty"],
         }
     if weights:
-        shards = fingerprint.checkpoint(weights, base=base)
+        found_shards = fingerprint.checkpoint(weights, base=base)
+        shards = [{**shard, "path": Path(shard["path"]).name} for shard in found_shards]
         found = document_sha256(shards)
         named = plain["checkpoint"] or {"ref": ", ".join(shard["path"] for shard in shards)[:512]}
         if named.get("sha256") not in (None, found, shards[0]["sha256"] if len(shards) == 1 else found):
