@@ -66,6 +66,13 @@ class Turncoat(Smooth):
         return ProprioSpec(name="x", dim=1, unit="m", frame=None, rotation=None, gripper=None)
 
 
+class Careless(Smooth):
+    """Goes around the checks of a channel."""
+
+    def policy_side(self, channel: Any) -> Any:
+        return channel.model_copy(update={"dim": 0})
+
+
 class Half:
     """Is no adapter."""
 

@@ -383,6 +383,7 @@ def test_whatever_goes_wrong_in_an_adapter_of_the_arms_own_is_charged_to_the_arm
         (adapter(f"{OWN}:Smooth", "proprio:ee_pos"), "TypeError"),
         (adapter(f"{OWN}:Half", "proprio:ee_pos"), "no version, policy_side, convert and reset"),
         (adapter(f"{OWN}:Refuser", "proprio:ee_pos", weight=1.0), "only for joints"),
+        (adapter(f"{OWN}:Careless", "proprio:ee_pos", weight=1.0), "greater than or equal to 1"),
         (adapter(f"{OWN}:Turncoat", "camera:front", weight=1.0), "expected a CameraSpec"),
     ],
 )  # fmt: skip

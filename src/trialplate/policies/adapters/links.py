@@ -226,7 +226,7 @@ def _own(choice: AdapterChoice, channel: Any) -> _Made:
         raise ValueError(f"{choice.name} fails: {type(error).__name__}: {error}") from error
     if type(made) is not type(channel):
         raise ValueError(f"{choice.name}: expected a {type(channel).__name__}, got {type(made).__name__}")
-    return _Made(made, adapter.convert, adapter.reset, adapter.version, own=True)
+    return _Made(with_changes(made), adapter.convert, adapter.reset, adapter.version, own=True)
 
 
 def _libero_state(choice: AdapterChoice, by_name: dict[str, Any]) -> _Made:
