@@ -200,6 +200,21 @@ def test_a_thousand_idle_connections_do_not_keep_anybody_out(run: ServedRun) -> 
         assert actor.post(f"{base}/act", json=decision(shown)).json()["accepted"] is True
 
 
+def test_strangers_do_not_push_out_whoever_has_shown_an_id(run: ServedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 4)
+    with run.client() as driver:
+        path = f"/v1/episodes/{run.begin(driver)}/spec"
+    request = f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+    with socket.create_connection(_at(run), timeout=2) as actor, ExitStack() as crowd:
+        for _ in range(2):
+            actor.sendall(request)
+            assert actor.recv(100_000).startswith(b"HTTP/1.1 200")
+            threading.Event().wait(0.05)
+            for _ in range(8):
+                crowd.enter_context(socket.create_connection(_at(run))).sendall(request.replace(b"spec", b"none"))
+            threading.Event().wait(0.1)
+
+
 def test_when_everybody_is_at_work_a_new_connection_is_refused_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
     with ServedRun(executing_s=1.0) as run, run.client() as driver, ExitStack() as waiting:

@@ -1,7 +1,8 @@
 """What one connection may cost us: seconds until its request is whole, bytes that wait to be read, and its place.
 
 The server's own protocols know no limit for a request that never becomes whole, and keep every connection. These
-end such a request, and give the place of the longest idle connection to a new one when all places are taken.
+end such a request, and give the place of the longest idle connection to a new one when all places are taken: of a
+stranger's, as long as there is one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ STALL_TIMEOUT_S = 30.0
 MAX_HEADER_BYTES = 16_384
 MAX_CONNECTIONS = 256
 MAX_FRAGMENTS = 4096
+KNOWN = "known"
+"""Set in the state of a request whose sender has shown a token or an id."""
+
 TOO_LARGE = 4009
 """How the end of a WebSocket is told inside when a message of the peer was above the limit: unlike its own 1009."""
 
@@ -46,6 +50,7 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.idle_since_s = 0.0
+        self.known = False
         self._deadline, self._stalled = _Timer(), _Timer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -56,7 +61,7 @@ class Connection(H11Protocol):
                 transport.write(_FULL)
                 transport.close()
             else:
-                min(idle, key=lambda other: other.idle_since_s).transport.abort()
+                min(idle, key=lambda other: (other.known, other.idle_since_s)).transport.abort()
         super().connection_made(transport)
         self.idle_since_s = self.loop.time()
         self._arm()
@@ -88,8 +93,9 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """Begin to be idle."""
+        """Begin to be idle; remember whether the request came with a token or an id that is good."""
         self.idle_since_s = self.loop.time()
+        self.known = self.known or bool(self.scope["state"].get(KNOWN))
         super().on_response_complete()
 
     def at_work(self) -> bool:

@@ -30,6 +30,7 @@ from trialplate.policies.service.answers import (
     unauthorized,
     unknown_episode,
 )
+from trialplate.policies.service.connections import KNOWN
 from trialplate.policies.service.desk import MANAGEMENT_BYTES, Desk
 from trialplate.policies.service.rendezvous import Call
 from trialplate.policies.service.sockets import Sockets
@@ -114,6 +115,7 @@ class _Doors:
         async def guarded(request: Request) -> Response:
             if not bears_token(request.headers.raw, self._token):
                 return refuse(unauthorized())
+            setattr(request.state, KNOWN, True)
             self._heard()
             try:
                 return await handle(request)
@@ -130,6 +132,7 @@ class _Doors:
                 self._desk.episode(request.path_params["id"])
             except TrialplateError as fault:
                 return refuse(fault)
+            setattr(request.state, KNOWN, True)
             return await handle(request)
 
         return guarded
