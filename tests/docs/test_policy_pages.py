@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages import DOCS, blocks, first_words, protocols, rows
+from pages import DOCS, ROOT, blocks, first_words, protocols, rows, text
 
 from trialplate import api
 from trialplate.cli import app, output
@@ -51,10 +51,17 @@ def test_the_policy_of_the_page_runs(folder: Path) -> None:
     assert (row.fault_code, row.control_steps) == (None, 3)
 
 
-def test_the_five_ways_have_the_words_that_the_protocol_takes() -> None:
-    words = [word for row in rows("policies.md", "Five ways") for word in re.findall(r'`"([^"`]+)"`', row[1])]
-    served = {scheme_of(word.replace("host:port", "127.0.0.1:1")) for word in words}
-    assert served == {"python", "served", "ws", "openpi", "mailbox"}
+@pytest.mark.parametrize(
+    "words",
+    [
+        [word for row in rows("policies.md", "Five ways") for word in re.findall(r'`"([^"`]+)"`', row[1])],
+        re.findall(r'\| `policy = "([^"]+)"` \|', text(ROOT / "README.md")),
+    ],
+    ids=["policies.md", "README.md"],
+)
+def test_the_five_ways_have_the_words_that_the_protocol_takes(words: list[str]) -> None:
+    ways = {scheme_of(word.replace("host:port", "127.0.0.1:1")) for word in words}
+    assert ways == {"python", "served", "ws", "openpi", "mailbox"}
 
 
 def test_every_adapter_is_documented_with_its_parameters() -> None:
