@@ -21,7 +21,7 @@ from trialplate.spec.channels import CameraSpec, ObservationSpec, PolicySpec
 from trialplate.spec.protocol import AdapterChoice
 from trialplate.store.view import read_campaign
 from trialplate.testing.reach import ReachWorld
-from trialplate.testing.reach_channels import ACTION
+from trialplate.testing.reach_channels import ACTION, PROPRIO
 
 HEAD = """
 schema = "trialplate.protocol/1"
@@ -304,6 +304,23 @@ def test_row_28_one_camera_too_many_is_refused_naming_both_sizes() -> None:
     assert caught.value.code == "message_too_large"
     assert str(25 * 2764800 + 65536) in caught.value.message
     assert "67108864" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "name", ["object_pose", "object-poses", "object.pos", "env_seed", "dense-reward", "rewards", "front_segmentation",
+             "is_success", "task_ordinal", "oracle_plan", "sim-state", "scores", "goal_pose"],
+)  # fmt: skip
+def test_row_52_a_privileged_name_is_refused_however_it_is_spelt(name: str) -> None:
+    channel = PROPRIO[0].model_copy(update={"name": name})
+    with pytest.raises(ValueError, match=f"privileged_channel: '{name}'"):
+        ObservationSpec(proprio=(channel,))
+
+
+@pytest.mark.parametrize(
+    "name", ["object_estimate", "robot0_gripper_qpos", "ee_pos", "seedling", "joint_pos", "state"]
+)
+def test_row_52_a_name_that_only_looks_like_one_is_not(name: str) -> None:
+    assert ObservationSpec(proprio=(PROPRIO[0].model_copy(update={"name": name}),)).names == (name,)
 
 
 def test_row_52_a_policy_that_declares_a_privileged_channel_is_refused(desk: Desk) -> None:

@@ -6,6 +6,7 @@ Source: policy contract ``trialplate.policy/1``, section 2.
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -47,6 +48,16 @@ PRIVILEGED_CHANNELS = frozenset(
     }
 )  # fmt: skip
 """Names that no observation channel may bear: they would show a policy what only scorers may see."""
+_PRIVILEGED_WORDS = frozenset({"segmentation", "reward", "success", "seed", "oracle", "scorer", "score"})
+"""Words that no such name may contain either."""
+
+
+def is_privileged(name: str) -> bool:
+    """Return whether a channel of this name would show what only scorers may see, however it is spelt."""
+    plain = re.sub(r"[.-]", "_", name)
+    words = set(plain.split("_"))
+    words |= {word.removesuffix("s") for word in words}
+    return bool({plain, plain.removesuffix("s")} & PRIVILEGED_CHANNELS or words & _PRIVILEGED_WORDS)
 
 
 class CameraSpec(Frozen):
@@ -122,7 +133,7 @@ class ObservationSpec(Frozen):
     @model_validator(mode="after")
     def _no_privileged_channel(self) -> ObservationSpec:
         for name in self.names:
-            if name in PRIVILEGED_CHANNELS:
+            if is_privileged(name):
                 raise ValueError(f"privileged_channel: {name!r} would show the policy what only scorers see")
         if len(set(self.names)) != len(self.names):
             raise ValueError(f"channel names repeat: {sorted(self.names)}")
