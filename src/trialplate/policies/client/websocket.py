@@ -19,7 +19,7 @@ from trialplate.policies.client.connection import Connection, Greeting, connect
 from trialplate.policies.declarations import parse_declaration
 from trialplate.policies.messages.handshake import agreed_bytes, parse_hello, service_hello_message, terms_part
 from trialplate.policies.messages.handshake_types import PolicyHello
-from trialplate.policies.messages.reading import fault_of, message_type, parse_decision, parse_ready
+from trialplate.policies.messages.reading import fault_of, message_type, parse_decision, parse_ready, text_at
 from trialplate.policies.messages.writing import (
     ack_message,
     close_message,
@@ -66,7 +66,7 @@ def read_hello(greeting: Greeting, *, max_message_bytes: int) -> RemoteHello:
     message = own.decode(_binary(greeting, "the hello"), max_bytes=max_message_bytes)
     if message_type(message) == "error":
         raise fault_of(message)
-    declared = parse_declaration(message.get("policy_spec")) if message.get("role") == "policy" else None
+    declared = parse_declaration(message.get("policy_spec")) if text_at(message, "role") == "policy" else None
     hello = parse_hello(message)
     if not isinstance(hello, PolicyHello) or declared is None:
         raise ContractFault(f"a hello of role {message.get('role')!r}, expected 'policy'", code="wire_malformed")
@@ -173,7 +173,7 @@ class WebSocketActor:
     def _answer(self, data: bytes) -> Any:
         reply = own.decode(data, max_bytes=self._setting.budgets.max_message_bytes)
         number = reply.get("id") if isinstance(reply, Mapping) else None
-        if number == self._last_id and type(number) is int:
+        if type(number) is int and number == self._last_id:
             return reply
         if number is None and message_type(reply) == "error":
             raise fault_of(reply)

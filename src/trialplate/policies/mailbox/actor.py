@@ -31,6 +31,7 @@ from trialplate.policies.mailbox.folder import (
     too_large,
 )
 from trialplate.policies.messages import parse_decision
+from trialplate.policies.messages.reading import text_at
 from trialplate.policies.setting import ActorSetting
 from trialplate.policies.wire import strict_json
 from trialplate.record import Ack, EndReason, EpisodeInfo, Event, Measurement, Observation, PolicyDecision
@@ -215,7 +216,7 @@ class MailboxActor:
             if taken.data is None:
                 raise too_large(taken, limit_bytes)
             message = strict_json.loads(taken.data, max_bytes=limit_bytes)
-            if isinstance(message, dict) and message.get("type") == "error":  # it could name a fault of ours
+            if isinstance(message, dict) and text_at(message, "type") == "error":  # it could name a fault of ours
                 raise _refused(f"{ANSWERS}/{taken.name} is an error message", rule="a decision")
             decision = parse_decision(message, expected=observation)
         except (PolicyFault, ContractFault) as fault:

@@ -26,7 +26,7 @@ from trialplate.policies.messages.handshake_types import (
     SpecMessage,
     Terms,
 )
-from trialplate.policies.messages.reading import first_mistake, message_type
+from trialplate.policies.messages.reading import first_mistake, message_type, text_at
 from trialplate.policies.messages.types import CloseMessage, Message
 from trialplate.policies.messages.writing import PROTOCOL
 from trialplate.record import EpisodeInfo
@@ -230,9 +230,9 @@ def parse_hello(message: Any) -> Hello:
     that of the spec beside it.
     """
     kind = message_type(message)
-    role = message.get("role")
+    role = text_at(message, "role")
     models: dict[str, type[Hello]] = {"driver": DriverHello, "policy": PolicyHello, "service": ServiceHello}
-    if kind != "hello" or role not in models:
+    if kind != "hello" or role is None or role not in models:
         raise ContractFault(
             f"expected a hello of role {', '.join(models)}, got type {kind[:40]!r}", code="wire_malformed"
         )

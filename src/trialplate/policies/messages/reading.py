@@ -56,6 +56,12 @@ from trialplate.spec.channels import CameraSpec, ObservationSpec
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
+def text_at(message: Mapping[str, Any], name: str) -> str | None:
+    """Return a member that is text, None for everything else: an array would be compared number by number."""
+    found = message.get(name)
+    return found if isinstance(found, str) else None
+
+
 def message_type(message: Any) -> str:
     """Return the type of a decoded message after its protocol was checked.
 
@@ -64,15 +70,15 @@ def message_type(message: Any) -> str:
     if not isinstance(message, dict):
         raise ContractFault(f"a message is a map, got {type(message).__name__}", code="wire_malformed")
     _check_protocol(message)
-    kind = message.get("type")
-    if message.get("protocol") != PROTOCOL or not isinstance(kind, str):
+    kind = text_at(message, "type")
+    if text_at(message, "protocol") is None or kind is None:
         raise ContractFault("a message needs protocol and type as text", code="wire_malformed")
     return kind
 
 
 def _check_protocol(message: Mapping[str, Any]) -> None:
-    found = message.get("protocol")
-    if isinstance(found, str) and found != PROTOCOL:
+    found = text_at(message, "protocol")
+    if found is not None and found != PROTOCOL:
         shown = recordable(found)[:80]
         raise ContractFault(f"protocol {shown!r}, this side speaks {PROTOCOL!r}", code="version_mismatch")
 
@@ -103,7 +109,7 @@ def parse_decision(message: Any, *, expected: Observation) -> PolicyDecision:
     ``stale_observation`` for another observation_id, ``identity_changed`` for another registration; PolicyFault
     ``invalid_response_schema`` unless exactly one of chunk and stop is there. An ``error`` in its place is raised.
     """
-    if isinstance(message, dict) and message.get("type") == "error" and message.get("protocol") == PROTOCOL:
+    if isinstance(message, dict) and text_at(message, "type") == "error" and text_at(message, "protocol") == PROTOCOL:
         raise fault_of(message)
     parsed = _decision(message)
     check_echo(parsed, expected)

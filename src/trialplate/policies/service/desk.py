@@ -27,7 +27,7 @@ from trialplate.policies.messages import (
     status_message,
     terms_part,
 )
-from trialplate.policies.messages.reading import parse_decision
+from trialplate.policies.messages.reading import parse_decision, text_at
 from trialplate.policies.messages.writing import PROTOCOL, ack_message, episode_end_message, observation_message
 from trialplate.policies.service.answers import shutting_down, unknown_episode, written
 from trialplate.policies.service.rendezvous import Call, Episode, Rendezvous, body_digest
@@ -295,7 +295,7 @@ async def _outcome(call: Call, body: bytes, *, decode: Callable[[bytes], Any], o
         message = decode(body)
         if _answers_an_earlier_call(message, call):
             return None
-        call.named = isinstance(message, dict) and message.get("call_index") == call.observation.call_index
+        call.named = _call_index(message) == call.observation.call_index
         decision = parse_decision(message, expected=call.observation)
         if only_stop and message.get("stop") is None:
             raise PolicyFault(
@@ -314,8 +314,13 @@ async def _outcome(call: Call, body: bytes, *, decode: Callable[[bytes], Any], o
 
 def _answers_an_earlier_call(message: Any, call: Call) -> bool:
     """Return whether a message is an answer to a call of this episode that has been answered before."""
-    if not isinstance(message, dict) or message.get("protocol") != PROTOCOL:
+    if not isinstance(message, dict) or text_at(message, "protocol") != PROTOCOL:
         return False
-    index = message.get("call_index")
-    early = type(index) is int and 0 <= index < call.observation.call_index
-    return early and message.get("episode") == call.observation.episode
+    index = _call_index(message)
+    early = index is not None and 0 <= index < call.observation.call_index
+    return early and text_at(message, "episode") == call.observation.episode
+
+
+def _call_index(message: Any) -> int | None:
+    index = message.get("call_index") if isinstance(message, dict) else None
+    return index if type(index) is int else None

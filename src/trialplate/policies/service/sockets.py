@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trialplate.errors import ContractFault, TrialplateError
 from trialplate.policies.messages import parse_request
+from trialplate.policies.messages.reading import text_at
 from trialplate.policies.messages.types import CloseMessage
 from trialplate.policies.messages.writing import observation_message
 from trialplate.policies.service.answers import Refusal, error_of, refuse, unauthorized
@@ -90,7 +91,7 @@ class Sockets:
     async def _of_holder(self, id_: str, message: Any) -> dict[str, Any]:
         """Answer the holder of an id: a request by its name; anything else came as the decision to the open call."""
         episode = self._desk.episode(id_)
-        kind = message.get("type")
+        kind = text_at(message, "type")
         if kind == "describe":
             parse_request(message)
             return self._desk.spec(episode)
@@ -104,7 +105,7 @@ class Sockets:
     async def _of_driver(self, message: Any) -> dict[str, Any]:
         """Answer a driver."""
         self._heard()
-        kind = message.get("type")
+        kind = text_at(message, "type")
         if kind == "hello":
             return self._desk.hello(message)
         if kind == "register":
