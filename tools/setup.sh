@@ -87,6 +87,16 @@ check_rendering() {  # $1: whether apt may be tried
     fi
 }
 
+has_node() { command -v node >/dev/null && node -e 'process.exit(Number(parseInt(process.versions.node) < 18))'; }
+
+check_node() {  # $1: whether apt may be tried. Only the tests of the driver in JavaScript need it
+    has_node && return
+    if [ "$1" = try-apt ] && [ "$(uname)" = Linux ]; then
+        apt_install nodejs || true
+    fi
+    has_node || say "no Node 18 or newer: the tests of the driver in JavaScript are skipped (apt-get install nodejs)"
+}
+
 if command -v flock >/dev/null; then
     exec 9<"$0"
     flock 9
@@ -96,6 +106,7 @@ usable_venv || make_venv
 stamp=.venv/.installed-$set_name
 if [ "$(cat "$stamp" 2>/dev/null)" = "$(identity)" ]; then
     check_rendering no-apt
+    [ "$set_name" != dev ] || check_node no-apt
     exit 0
 fi
 say "installing requirements/$set_name.txt (a few minutes the first time)"
@@ -104,6 +115,7 @@ say "installing requirements/$set_name.txt (a few minutes the first time)"
 rm -f .venv/.installed-* .venv/.renders
 identity >"$stamp"
 if [ "$set_name" = dev ]; then  # dev.txt holds every pin of run.txt
+    check_node try-apt
     set_name=run
     identity >.venv/.installed-run
 fi

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,11 @@ import numpy as np
 import pytest
 from stub_service import TOKEN, World, serving
 
+import served_campaign
 from trialplate.canonical import action_sha256
 from trialplate.spec.registration import Registration
 
 CLIENTS = Path(__file__).parents[3] / "src" / "trialplate" / "examples" / "clients"
-NODE = shutil.which("node")
 IDENTITY = {"kind": "fixed_program", "model": {"name": "adder", "revision": "1"}}
 
 AS_FUNCTION = """
@@ -71,9 +70,7 @@ def python_driver() -> list[str]:
 
 
 def node_driver() -> list[str]:
-    if NODE is None:
-        pytest.skip("there is no Node here")
-    return [NODE, str(CLIENTS / "driver.mjs")]
+    return [served_campaign.node(), str(CLIENTS / "driver.mjs")]
 
 
 def bridge(*options: str) -> list[str]:
