@@ -148,14 +148,14 @@ class MailboxFolder:
                         f"{ANSWERS}/ holds more than {MAX_NAMES} names; write one answer for each observation",
                         code="invalid_response_schema",
                     )
-                if _NAME.fullmatch(entry.name) and entry.name == answer_name(int(entry.name[:-5])):
+                if _is_answer(entry.name):
                     found[int(entry.name[:-5])] = entry.name
         return dict(sorted(found.items()))
 
     def other_names(self, *, most: int = 4) -> tuple[str, ...]:
         """Return a few names in the folder of answers that are names of no answer, to tell people about."""
         with suppress(OSError), os.scandir(self._handles[2]) as entries:
-            names = (entry.name for entry in entries if not _NAME.fullmatch(entry.name))
+            names = (entry.name for entry in entries if not _is_answer(entry.name))
             return tuple(ascii(name[:60]) for name, _ in zip(names, range(most), strict=False))
         return ()
 
@@ -203,6 +203,11 @@ class MailboxFolder:
         with _lost(place, "find"):
             if not os.path.samestat(os.lstat(place), os.fstat(self._handles[2])):
                 raise HarnessFault(f"mailbox {place} was replaced by another folder", code="transport_lost")
+
+
+def _is_answer(name: str) -> bool:
+    """Return whether a name is the one that an answer has: five digits, more only where five do not hold it."""
+    return _NAME.fullmatch(name) is not None and name == answer_name(int(name[:-5]))
 
 
 def irregular(entry: os.stat_result) -> str:
