@@ -107,14 +107,18 @@ def by_a_driver(lock: Path, campaign: Path, arm: str, *driver: str) -> None:
         "--bind", "127.0.0.1:0", "--token-file", str(token),
     )  # fmt: skip
     assert service.stdout is not None and service.stderr is not None
-    first = service.stdout.readline()
-    assert "http://" in first, first + service.stderr.read()
-    address = next(word for word in first.split() if word.startswith("http://"))
-    bridge = (str(CLIENTS / "policy_bridge.py"), f"{POLICY}:LearnedArm", "--weights", str(WEIGHTS))
-    asked = [*driver, address, str(token), str(identity), "--", sys.executable, *bridge]
-    drove = subprocess.run(asked, capture_output=True, text=True, timeout=180, check=False)
-    assert drove.returncode == 0, drove.stderr
-    finished(service)
+    try:
+        first = service.stdout.readline()
+        assert "http://" in first, first + service.stderr.read()
+        address = next(word for word in first.split() if word.startswith("http://"))
+        bridge = (str(CLIENTS / "policy_bridge.py"), f"{POLICY}:LearnedArm", "--weights", str(WEIGHTS))
+        asked = [*driver, address, str(token), str(identity), "--", sys.executable, *bridge]
+        drove = subprocess.run(asked, capture_output=True, text=True, timeout=180, check=False)
+        assert drove.returncode == 0, drove.stderr
+        finished(service)
+    finally:
+        service.terminate()
+        service.communicate(timeout=20)
 
 
 def by_letters(lock: Path, campaign: Path, root: Path) -> None:
