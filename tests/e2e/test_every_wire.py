@@ -40,7 +40,7 @@ question = "Does it matter how the arm is attached?"
 run_class = "development"
 suite = { name = "pick-place", version = "1", scenarios = %(scenarios)s }
 schedule = { order = "manifest" }
-budgets = { connect_timeout_s = 20.0, call_timeout_s = 30.0, first_call_timeout_s = 30.0 }
+budgets = { connect_timeout_s = 20.0, call_timeout_s = 30.0, first_call_timeout_s = 30.0, close_timeout_s = 1.0 }
 %(arms)s
 """
 
