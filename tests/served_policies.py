@@ -192,3 +192,15 @@ def process(name: str, *, port: int = 0, **options: Any) -> Iterator[tuple[str, 
 
 def with_registration(actor_setting: ActorSetting, registration: Registration) -> ActorSetting:
     return replace(actor_setting, registration=registration, registration_sha256=registration.sha256())
+
+
+class WideEyed(Stub):
+    """Expects three pictures of 720 x 1280 x 3."""
+
+    declared = DECLARED.model_copy(
+        update={
+            "expects": ObservationSpec(
+                instruction=True, cameras=tuple(camera(name, 720, 1280) for name in ("front", "left", "right"))
+            )
+        }
+    )

@@ -11,6 +11,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import BINARY, Frame
 from websockets.protocol import OPEN
@@ -26,19 +28,23 @@ _SPARE = 4
 
 
 class Lender:
-    """Memory for frames that are being read: as much as the frames in flight, and a few spare pieces."""
+    """Memory for frames that are being read: as much as has come in of them, and a few spare pieces.
+
+    What is lent is not written to beforehand, so that the machine gives no memory for bytes that never come: a client
+    that announces a large message and sends nothing takes nothing.
+    """
 
     def __init__(self) -> None:
-        self._spare: list[bytearray] = []
+        self._spare: list[NDArray[np.uint8]] = []
 
-    def lend(self, size: int) -> bytearray:
+    def lend(self, size: int) -> NDArray[np.uint8]:
         """Return memory of at least ``size`` bytes."""
         for index, piece in enumerate(self._spare):
-            if size <= len(piece) <= 2 * size:
+            if size <= piece.size <= 2 * size:
                 return self._spare.pop(index)
-        return bytearray(size)
+        return np.empty(size, dtype=np.uint8)
 
-    def take_back(self, piece: bytearray) -> None:
+    def take_back(self, piece: NDArray[np.uint8]) -> None:
         """Keep a piece for the next frame."""
         self._spare.append(piece)
         if len(self._spare) > _SPARE:
@@ -53,7 +59,7 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._piece = memoryview(bytearray(_PIECE_BYTES))
-        self._frame: bytearray | None = None
+        self._frame: NDArray[np.uint8] | None = None
         self._key = b""
         self._size = self._filled = 0
 
@@ -61,7 +67,7 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
         """Return where the next bytes go."""
         if self._frame is None:
             return self._piece
-        return memoryview(self._frame)[self._filled : self._size]
+        return self._frame.data[self._filled : self._size]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in the bytes that were read."""
@@ -97,12 +103,12 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
             return False
         self._key, self._size, self._filled = bytes(data[header - 4 : header]), size, used - header
         self._frame = self.lender.lend(size)
-        self._frame[: self._filled] = data[header:]
+        self._frame[: self._filled] = np.frombuffer(data[header:], dtype=np.uint8)
         return True
 
-    def _complete(self, frame: bytearray) -> None:
+    def _complete(self, frame: NDArray[np.uint8]) -> None:
         self._frame = None
-        message = apply_mask(memoryview(frame)[: self._size], self._key)
+        message = apply_mask(frame.data[: self._size], self._key)
         self.lender.take_back(frame)
         with suppress(EOFError):  # the connection is closing: nobody reads any more
             self.process_event(Frame(BINARY, message))
