@@ -24,6 +24,7 @@ from trialplate.record import (
     Stop,
     Usage,
 )
+from trialplate.record.decision import MOST_METERED
 from trialplate.registry import load_attribute
 
 
@@ -71,7 +72,7 @@ def in_process_decision(answer: Any) -> PolicyDecision:
     usage, latency_ms = answer.usage, answer.latency_ms
     if usage is not None and not _is_usage(usage):
         raise PolicyFault(
-            "usage: expected counts of at least 0 or None in each member", code="invalid_response_schema"
+            f"usage: expected 0 to {MOST_METERED} or None in each member", code="invalid_response_schema"
         )
     if latency_ms is not None and not _is_amount(latency_ms):
         raise PolicyFault("latency_ms: expected milliseconds of at least 0", code="invalid_response_schema")
@@ -89,8 +90,8 @@ def _is_usage(usage: Any) -> bool:
     if type(usage) is not Usage:
         return False
     counts = (usage.requests, usage.input_tokens, usage.output_tokens)
-    whole = all(value is None or (type(value) is int and value >= 0) for value in counts)
-    return whole and (usage.cost is None or _is_amount(usage.cost))
+    whole = all(value is None or (type(value) is int and 0 <= value <= MOST_METERED) for value in counts)
+    return whole and (usage.cost is None or (_is_amount(usage.cost) and usage.cost <= MOST_METERED))
 
 
 def _is_amount(value: Any) -> bool:

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from served_run import HELLO, REGISTER, ServedRun, decision
+from trialplate.errors import PolicyFault
+from trialplate.policies.in_process import in_process_decision
 from trialplate.policies.wire import own
+from trialplate.record import ActionChunk, PolicyDecision, Usage
 
 MSGPACK = {"content-type": "application/msgpack"}
 ARRAYS = [np.array([1.0, 2.0]), np.array([]), np.array(0.0), np.array([[True], [False]])]
@@ -26,6 +29,7 @@ MEMBERS = [
     "usage",
     "latency_ms",
 ]
+METERED = {"requests": 1, "input_tokens": 2, "output_tokens": 3, "cost": 0.5}
 
 
 @pytest.fixture
@@ -91,3 +95,30 @@ def test_an_array_in_a_drivers_message_is_refused(driver: httpx.Client, member: 
         for path, message in (("/v1/hello", HELLO), ("/v1/register", REGISTER)):
             answer = driver.post(path, json={**message, member: _as_json(array)})
             assert (answer.status_code, answer.json()["code"]) == (400, "wire_malformed")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"usage": {**METERED, name: 10**9 + 1}, "usage_reason": None} for name in METERED),
+        {"usage": {**METERED, "cost": 1.7e308}, "usage_reason": None},
+        {"usage": {**METERED, "requests": 2**53}, "usage_reason": None},
+        {"batch_size": 2**31},
+        {"batch_size": 2**53},
+    ],
+    ids=repr,
+)
+def test_a_count_that_no_evidence_can_hold_is_charged_to_the_policy(
+    run: ServedRun, driver: httpx.Client, more: dict[str, Any]
+) -> None:
+    base, seen = _begin(driver)
+    answer = driver.post(f"{base}/act", json=decision(seen, **more))
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_response_schema")
+    assert [fault.code for fault in run.faults] == ["invalid_response_schema"]
+    assert _plays(driver)
+
+
+@pytest.mark.parametrize("usage", [Usage(requests=10**9 + 1), Usage(output_tokens=2**53), Usage(cost=1.7e308)])
+def test_a_policy_in_this_process_has_the_same_limit(usage: Usage) -> None:
+    with pytest.raises(PolicyFault, match="usage: expected 0 to 1000000000"):
+        in_process_decision(PolicyDecision(ActionChunk([[0.0]]), usage=usage))

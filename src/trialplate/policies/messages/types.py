@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJso
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from trialplate.record.decision import MOST_METERED
+
 ProtocolName = Literal["trialplate.policy/1"]
 Reason = Literal[
     "not_reported", "not_metered", "not_applicable", "withheld", "unavailable", "not_a_checkout", "unlimited"
@@ -22,6 +24,9 @@ Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=65_536)]
 ShortText = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=512)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Positive = Annotated[int, Field(ge=1, le=2**53)]
+Metered = Annotated[int, Field(ge=0, le=MOST_METERED)]
+Amount = Annotated[float, Field(ge=0, le=MOST_METERED, allow_inf_nan=False)]
+BatchSize = Annotated[int, Field(ge=1, le=2**16)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -197,13 +202,13 @@ class UsagePart(Reasoned):
     """What a provider metered for one decision."""
 
     unknowable = ("requests", "input_tokens", "output_tokens", "cost")
-    requests: Count | None
+    requests: Metered | None
     requests_reason: Reason | None = None
-    input_tokens: Count | None
+    input_tokens: Metered | None
     input_tokens_reason: Reason | None = None
-    output_tokens: Count | None
+    output_tokens: Metered | None
     output_tokens_reason: Reason | None = None
-    cost: NotNegative | None
+    cost: Amount | None
     cost_reason: Reason | None = None
 
     _reasons = model_validator(mode="after")(check_reasons)
@@ -227,7 +232,7 @@ class DecisionMessage(Message):
     usage_reason: UnknownReason | None = None
     latency_ms: NotNegative | None
     latency_ms_reason: UnknownReason | None = None
-    batch_size: Positive | None = None
+    batch_size: BatchSize | None = None
 
     _reasons = model_validator(mode="after")(check_reasons)
 
