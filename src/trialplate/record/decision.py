@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 MOST_METERED = 10**9
-"""What one decision can have used of anything: what is said beyond it is a mistake, and no sum may outgrow a document."""
+"""What one decision can have used of anything: more is a mistake, and no sum may outgrow a document."""
 
 UnknownReason = Literal["not_reported", "not_metered", "not_applicable", "withheld", "unavailable"]
 
