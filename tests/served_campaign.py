@@ -215,6 +215,14 @@ def rows(folder: Path, arm: str) -> list[Row]:
     return [row for row in read_campaign(folder / "c").rows if row.arm == arm]
 
 
+def open_trials(folder: Path) -> int:
+    """Return how many planned trials were never started; a service that was killed may have left a torn journal."""
+    with suppress(EvidenceError):
+        view = read_campaign(folder / "c")
+        return len(view.schedule) - len({trial for trial, _ in view.started})
+    return 1
+
+
 def last_row(folder: Path) -> Row:
     """Return the row of the attempt that was started last, once it has ended; the campaign is being written."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,21 @@ def test_row_23_an_act_sent_again_gets_the_stored_ack_and_another_body_is_out_of
     _leave(driver, base)
     row = sc.last_row(service.folder)
     assert (row.control_steps, row.calls) == (2, 2)  # the second was open when the episode was left
+
+
+def test_row_23_an_act_whose_reply_was_lost_is_answered_by_sending_it_again(
+    service: sc.Running, driver: httpx.Client, actor: httpx.Client
+) -> None:
+    base = service.begin(driver)
+    body = json.dumps(sc.decision(actor.get(f"{base}/observe").json(), [MOVED, MOVED])).encode()
+    host, _, port = service.address.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port))) as lost:
+        lost.sendall(f"POST {base}/act HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+    sc.eventually(lambda: actor.get(f"{base}/observe").json()["call_index"] == 1)
+    assert parse_ack(actor.post(f"{base}/act", content=body).json()).executed == 2
+    assert actor.get(f"{base}/observe").json()["remaining"]["steps"] == 58
+    _leave(driver, base)
+    assert sc.last_row(service.folder).control_steps == 2
 
 
 def test_row_25_nothing_begins_before_register(tmp_path: Path) -> None:
@@ -281,4 +297,3 @@ def _play_episode(actor: ClientConnection, policy: Any) -> None:
         observation = parse_observation(seen, spec.observation_spec)
         chosen = decision_message(in_process_decision(policy.act(observation)), observation)
         assert parse_ack(_ask(actor, chosen, next(numbers))).accepted
-

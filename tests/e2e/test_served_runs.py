@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import stat
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,43 @@ def test_a_signal_in_mid_episode_ends_in_order_and_resume_goes_on(tmp_path: Path
     played = [row for row in sc.rows(tmp_path, "there") if row.termination != "interrupted"]
     assert [row.attempt for row in played] == [1, 0, 0]
     assert sc.verdicts(tmp_path, "there") == sc.verdicts(tmp_path, "here")
+    assert sc.verified(tmp_path)["findings"] == []
+
+
+@pytest.mark.slow
+def test_a_service_and_drivers_that_are_killed_at_any_moment_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+    lock = sc.locked(
+        tmp_path, sc.inside("here", "arms.py:Arm"), sc.served("there"), scenarios=10, repeats=2,
+        call_timeout_s="0.4", first_call_timeout_s="0.4",
+    )  # fmt: skip
+    api.run(lock)
+    draw, pause, killed = random.Random(7), threading.Event(), 0
+    for _ in range(60):
+        with sc.serving(tmp_path, "--resume") as service:
+            attached = sc.start_driver(service, "python", *sc.bridge("arms.py:Slow"))
+            pause.wait(draw.uniform(0.7, 2.2))
+            victims = draw.choice(([service.process], [attached], [attached, service.process]))
+            killed += sum(victim.poll() is None for victim in victims)
+            for victim in victims:
+                victim.kill()
+            attached.kill()
+            attached.communicate(timeout=10)
+            if service.process.poll() is None:
+                service.kill(signal.SIGTERM)
+            service.process.wait(20)
+        if not sc.open_trials(tmp_path):
+            break
+    with sc.serving(tmp_path, "--resume") as service:
+        sc.drive(service, "python", *sc.bridge("arms.py:Arm"))
+        service.ended(expected=1)
+    played, here = sc.rows(tmp_path, "there"), {row.trial_id: row for row in sc.rows(tmp_path, "here")}
+    assert killed > 5 and len(played) == 20 and all(row.attempt == 0 for row in played)
+    whole = [row for row in played if row.termination == "policy_stop"]
+    cut = [row for row in played if row.termination != "policy_stop"]
+    assert {(row.termination, row.fault_code) for row in cut} <= {("interrupted", None), ("fault", "policy_timeout")}
+    assert whole and cut
+    by_pair = {(row.scenario, row.repeat): row for row in here.values()}
+    assert all(row.actions_sha256 == by_pair[row.scenario, row.repeat].actions_sha256 for row in whole)
     assert sc.verified(tmp_path)["findings"] == []
 
 
