@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
@@ -59,6 +60,11 @@ class Round:
     def steps_per_s(self) -> float:
         """Steps a second."""
         return self.steps / self.wall_s
+
+    @property
+    def latency_ms(self) -> float:
+        """Median milliseconds of a call."""
+        return median(self.latencies_ms)
 
 
 def peer_python(name: str) -> Path | None:
@@ -110,9 +116,9 @@ class Peer:
         python, port = peer_python(name), free_port()
         assert python is not None
         quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        server = stack.enter_context(process([python, HERE / script, "server", str(port)], **quiet))
+        server = stack.enter_context(process([python, HERE / "peers" / script, "server", str(port)], **quiet))
         await_port(port, server)
-        command = [python, HERE / script, "client", str(port), pictures]
+        command = [python, HERE / "peers" / script, "client", str(port), pictures]
         self._client = stack.enter_context(
             process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         )
@@ -176,7 +182,8 @@ def serving(policy: str, *options: str) -> Iterator[str]:
     """Serve a policy of this folder in another process; yield its ws:// address."""
     port = free_port()
     command = [sys.executable, "-m", "trialplate.cli", "policy", "serve", policy, "--bind", f"127.0.0.1:{port}"]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
     with process([*command, *options], stdout=subprocess.DEVNULL, env=environment, cwd=HERE) as server:
         await_port(port, server)
         yield f"ws://127.0.0.1:{port}"
