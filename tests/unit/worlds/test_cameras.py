@@ -1,5 +1,8 @@
+import importlib.util
 import multiprocessing
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,9 +201,12 @@ def test_drawing_from_another_thread_is_refused_not_hung(scene, make_rig):
 
 
 def _draw_in_spawned_child(queue):
-    from conftest import build_scene
-
-    scene = build_scene()
+    place = Path(__file__).with_name("conftest.py")  # by its file: other folders have a module of that name, too
+    found = importlib.util.spec_from_file_location("conftest_of_worlds", place)
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module  # its dataclasses look themselves up
+    found.loader.exec_module(module)
+    scene = module.build_scene()
     rig = CameraRig(scene.world.model, names=["primary"])
     queue.put(rig.capture(scene.world.data, step=0)["primary"].tobytes())
 
