@@ -95,11 +95,18 @@ def _readable(where: str, data: bytes) -> Iterator[tuple[str, str]]:
     """Give the name of a text and what can be read in it; of a picture everything but its pixels."""
     yield f"the name {where}", where
     if not data.startswith(b"\x89PNG"):
-        yield where, data.decode("utf-8")
+        yield where, data.decode("utf-8", errors="replace")  # a file that is being written may end in mid-letter
         return
+    yield from _chunks(where, data, whole=".tmp" not in where)
+
+
+def _chunks(where: str, data: bytes, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """Give what stands beside the pixels of a picture, and make sure that nothing else can stand there."""
     kinds, pixels, at = [], b"", 8
-    while at < len(data):
+    while at + 12 <= len(data):
         size, kind = struct.unpack(">I4s", data[at : at + 8])
+        if at + 12 + size > len(data):
+            break
         kinds.append(kind)
         body = data[at + 8 : at + 8 + size]
         if kind == b"IDAT":
@@ -110,7 +117,10 @@ def _readable(where: str, data: bytes) -> Iterator[tuple[str, str]]:
         else:
             yield f"chunk {kind.decode()} of {where}", body.decode("latin-1")
         at += size + 12
-    assert set(kinds) <= {b"IHDR", b"IDAT", b"IEND"} and kinds[-1] == b"IEND", f"{where} has the chunks {kinds}"
+    assert set(kinds) <= {b"IHDR", b"IDAT", b"IEND"}, f"{where} has the chunks {kinds}"
+    if not whole:
+        return
+    assert kinds[-1] == b"IEND" and at == len(data), f"{where} has the chunks {kinds} and something behind them"
     unpacked = zlib.decompressobj()
     assert len(unpacked.decompress(pixels)) == height * (1 + 3 * width), "rows of pixels and nothing else"
     assert unpacked.eof and not unpacked.unused_data, "nothing hides behind the pixels"

@@ -191,6 +191,10 @@ def test_the_search_looks_into_pictures(lock: Lock) -> None:
             findings({"a.png": _picture(extra)}, secrets)
     with pytest.raises(AssertionError, match="behind the pixels"):
         findings({"a.png": _picture(behind=b"reach-001")}, secrets)
+    with pytest.raises(AssertionError, match="behind them"):
+        findings({"a.png": _picture() + b"reach-001"}, secrets)
+    for size in range(len(_picture())):  # one that is being written
+        assert findings({"a.png.0f.tmp": _picture()[:size]}, secrets) == []
 
 
 def test_the_agent_itself_knows_nothing(lock: Lock) -> None:
