@@ -154,6 +154,26 @@ def test_row_03_a_contradiction_is_told_with_the_channel_and_what_to_do(desk: De
     assert "what is sent is what is declared" in desk.read("probe", "env", str(desk.protocol), expect=0)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "code", "said"),
+    [
+        ("fault-reset-fault", "reset_failed", "does not come to rest"),
+        (
+            "fault-reset-raises",
+            "simulator_crash",
+            "failed while it was probed: RuntimeError: this world cannot be built",
+        ),
+    ],
+)
+def test_row_03_a_world_that_fails_is_told_and_not_called_right(
+    desk: Desk, scenario: str, code: str, said: str
+) -> None:
+    desk.write('[[arms]]\nname = "a"\npolicy = "control:scripted"\n', suite="toy-faults", scenario=scenario)
+    document = desk.call("probe", "env", str(desk.protocol), expect=2)
+    assert document["error"] == code
+    assert said in document["message"]
+
+
 def test_row_03_a_world_that_sends_what_it_declares_agrees_under_every_profile(desk: Desk) -> None:
     desk.write('[[arms]]\nname = "a"\npolicy = "control:scripted"\n')
     for profile in ("standard", "state", "state-xyzw", "front", "history"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from trialplate.cli.output import NO, YES, emit, plain, table
-from trialplate.errors import UsageError, nearest
+from trialplate.errors import HarnessFault, TrialplateError, UsageError, nearest
 
 if TYPE_CHECKING:
     from trialplate.interfaces import Suite
@@ -104,5 +104,10 @@ def _probed(protocol: Protocol, suite: Suite, *, profile: str, scenario: str | N
     try:
         world.reset(selected[name], seed=0)
         return probe_environment(world, suite.profiles[profile])
+    except TrialplateError:
+        raise
+    except Exception as error:  # the world's own: it is told, with its name, as the run would record it
+        message = f"the world of {name!r} failed while it was probed: {type(error).__name__}: {error}"
+        raise HarnessFault(message, code="simulator_crash") from error
     finally:
         world.close()
