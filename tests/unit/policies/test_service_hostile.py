@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import base64
+import json
+import socket
+import struct
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
-from served_run import HELLO, REGISTER, ServedRun, decision
+from served_run import HELLO, PROTOCOL, REGISTER, ServedRun, decision, setting
 from trialplate.errors import PolicyFault
 from trialplate.policies.in_process import in_process_decision
+from trialplate.policies.service import connections, http, listener
+from trialplate.policies.service.sockets import MAX_SOCKETS
 from trialplate.policies.wire import own
 from trialplate.record import ActionChunk, PolicyDecision, Usage
 
@@ -35,6 +47,19 @@ METERED = {"requests": 1, "input_tokens": 2, "output_tokens": 3, "cost": 0.5}
 @pytest.fixture
 def run() -> Iterator[ServedRun]:
     with ServedRun(episodes=100) as served:
+        yield served
+
+
+@pytest.fixture
+def small_house(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave few places."""
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 12)
+
+
+@pytest.fixture(scope="module")
+def held() -> Iterator[ServedRun]:
+    """Give a run for tests that change nothing."""
+    with ServedRun() as served:
         yield served
 
 
@@ -122,3 +147,212 @@ def test_a_count_that_no_evidence_can_hold_is_charged_to_the_policy(
 def test_a_policy_in_this_process_has_the_same_limit(usage: Usage) -> None:
     with pytest.raises(PolicyFault, match="usage: expected 0 to 1000000000"):
         in_process_decision(PolicyDecision(ActionChunk([[0.0]]), usage=usage))
+
+
+# -- requests and sockets without end --------------------------------------------------------------------------------
+
+
+def test_the_sockets_of_past_episodes_give_way(driver: httpx.Client, run: ServedRun, small_house: None) -> None:
+    with ExitStack() as kept:
+        for _ in range(8):
+            base, _ = _begin(driver)
+            for _ in range(MAX_SOCKETS):
+                kept.enter_context(suppress(ConnectionClosed, OSError))
+                address = run.address.replace("http://", "ws://") + f"{base}/ws"
+                kept.callback(connect(address, proxy=None, compression=None).socket.close)
+            driver.post(f"{base}/close").raise_for_status()
+        assert _plays(driver)
+
+
+def test_the_requests_of_past_episodes_give_way(
+    driver: httpx.Client, run: ServedRun, small_house: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_HELD", 4)
+    with ExitStack() as kept:
+        for _ in range(8):
+            base, _ = _begin(driver)
+            for _ in range(4):
+                _half_a_body(kept.enter_context(socket.create_connection(_at(run))), base)
+            driver.post(f"{base}/close").raise_for_status()
+        assert _plays(driver)
+
+
+def test_an_actor_has_so_many_requests_at_once_and_the_driver_is_answered_beside_them(
+    driver: httpx.Client, run: ServedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_HELD", 4)
+    base, _ = _begin(driver)
+    with ExitStack() as kept:
+        for _ in range(4):
+            _half_a_body(kept.enter_context(socket.create_connection(_at(run))), base)
+        threading.Event().wait(0.2)
+        refused = driver.get(f"{base}/observe")
+        assert (refused.status_code, refused.json()["code"]) == (503, "transport_lost")
+        assert driver.get("/v1/status").json()["state"] == "running"
+        driver.post(f"{base}/close").raise_for_status()
+        assert _plays(driver)
+
+
+def test_looks_that_nobody_waits_for_any_more_do_not_pile_up(
+    driver: httpx.Client, run: ServedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_HELD", 4)
+    run.executing_s = 1.0
+    base, seen = _begin(driver)
+    body = json.dumps(decision(seen)).encode()
+    head = f"POST {base}/act HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    with socket.create_connection(_at(run)) as acting:
+        acting.sendall(head + body)
+        threading.Event().wait(0.2)
+        for _ in range(50):
+            with socket.create_connection(_at(run)) as gone:
+                gone.sendall(f"GET {base}/observe HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        threading.Event().wait(0.2)
+        assert 1 <= len(run.table._sleepers) <= 4
+        acting.settimeout(5)
+        assert acting.recv(1000).startswith(b"HTTP/1.1 200")
+    run.executing_s = 0.0
+
+
+def test_a_crowd_that_comes_at_once_takes_no_more_file_descriptors_than_there_are_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 16)
+    monkeypatch.setattr(listener, "BACKLOG", 8)
+    most, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            most[0] = max(most[0], _open_files())
+
+    watcher = threading.Thread(target=watch)
+    with ServedRun() as run, ExitStack() as crowd:
+        before = _open_files()
+        loop = run.listener._server.servers[0].get_loop()
+        loop.call_soon_threadsafe(time.sleep, 0.3)  # all of them are there when it looks again
+        watcher.start()
+        for _ in range(200):
+            peer = crowd.enter_context(socket.socket())
+            peer.setblocking(False)
+            with suppress(BlockingIOError):
+                peer.connect(_at(run))
+        threading.Event().wait(0.8)
+        over.set()
+        watcher.join()
+        with run.client(token=None) as client:
+            assert client.get("/healthz").status_code == 200
+    assert most[0] - before - 200 < 80
+
+
+def test_when_all_places_are_taken_the_refusal_can_be_read(run: ServedRun, driver: httpx.Client) -> None:
+    message = json.loads(connections._FULL.partition(b"\r\n\r\n")[2])
+    assert (message["type"], message["code"]) == ("error", "transport_lost")
+    assert connections._FULL.startswith(b"HTTP/1.1 503")
+
+
+# -- bytes that are not what they seem -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [b"x: 1\r\n" * 300, b"x: " + b"y" * 9000 + b"\r\n", b"content-length: 5\r\n"])
+def test_a_handshake_that_cannot_be_read_is_ended_at_once(held: ServedRun, more: bytes) -> None:
+    with socket.create_connection(_at(held), timeout=2) as stranger:
+        stranger.sendall(b"GET /v1/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n")
+        stranger.sendall(more + b"\r\nhello")
+        with suppress(ConnectionResetError):
+            assert stranger.recv(1000) == b""
+
+
+def test_a_text_that_is_no_utf_8_is_charged_like_any_text_and_leaves_no_trace(
+    run: ServedRun, driver: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    base, _ = _begin(driver)
+    with _raw_socket(run, base) as line:
+        line.sendall(_frame(1, b"\xff\xfe"))
+        line.settimeout(3)
+        assert b"wire_malformed" in line.recv(1000)
+    assert driver.get(f"{base}/observe").json()["reason"] == "error"
+    assert [fault.code for fault in run.faults] == ["wire_malformed"]
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("path", "declared"), [("/v1/nothing", b""), ("{base}/act", b""), ("{base}/act", b"content-length: 99999999\r\n")]
+)
+def test_a_request_that_stops_making_sense_in_its_middle_leaves_no_trace(
+    run: ServedRun, driver: httpx.Client, caplog: pytest.LogCaptureFixture, path: str, declared: bytes
+) -> None:
+    base, _ = _begin(driver)
+    head = f"POST {path.replace('{base}', base)} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n".encode()
+    with socket.create_connection(_at(run), timeout=3) as peer:
+        peer.sendall(head + declared + b"\r\n5\r\n[1,2,\r\n")
+        threading.Event().wait(0.2)
+        with suppress(OSError):
+            peer.sendall(b"zzz\r\n")
+            assert peer.recv(1000).startswith(b"HTTP/1.1 4")
+            while peer.recv(1000):
+                pass
+    threading.Event().wait(0.1)
+    assert caplog.records == [] and run.faults == []
+
+
+def test_a_body_that_is_not_whole_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    with ServedRun() as run, run.client() as driver, socket.create_connection(_at(run)) as slow:
+        _half_a_body(slow, f"/v1/episodes/{run.begin(driver)}")
+        threading.Event().wait(0.2)
+        start_s = monotonic()
+        run.table.stop("the test is over")
+        run.listener.stop()
+        assert monotonic() - start_s < 1.5
+    assert caplog.records == []
+
+
+def test_a_slow_reader_that_pings_gets_its_observation_and_one_answer() -> None:
+    with ServedRun(setting(height=1500)) as run, run.client() as driver:
+        base = f"/v1/episodes/{run.begin(driver)}"
+        with _raw_socket(run, base, receive_bytes=4096) as line:
+            line.sendall(_frame(2, own.encode({"protocol": PROTOCOL, "type": "observe", "id": 1})))
+            threading.Event().wait(0.5)
+            for number in range(50):
+                line.sendall(_frame(9, b"%04d" % number))
+            threading.Event().wait(0.3)
+            line.settimeout(5)
+            received = b""
+            while not received.endswith(b"\x8a\x040049"):
+                received += line.recv(2**20)
+    assert len(received) > 3 * 1500**2 and b"\x8a\x040048" not in received
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _at(run: ServedRun) -> tuple[str, int]:
+    host, _, port = run.address.removeprefix("http://").rpartition(":")
+    return host, int(port)
+
+
+def _half_a_body(peer: socket.socket, base: str) -> None:
+    peer.sendall(f"POST {base}/act HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n{{".encode())
+
+
+def _frame(kind: int, data: bytes) -> bytes:
+    """Return one short frame of a client, masked with nothing."""
+    return struct.pack(">BB4x", 0x80 | kind, 0x80 | len(data)) + data
+
+
+@contextmanager
+def _raw_socket(run: ServedRun, base: str, *, receive_bytes: int | None = None) -> Iterator[socket.socket]:
+    """Open a WebSocket by hand, with a small window when asked."""
+    with socket.socket() as line:
+        if receive_bytes is not None:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        line.connect(_at(run))
+        line.sendall(
+            f"GET {base}/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += line.recv(1)
+        assert head.startswith(b"HTTP/1.1 101")
+        yield line

@@ -1,17 +1,18 @@
 """What one connection may cost us: seconds until its request is whole, bytes that wait to be read, and its place.
 
 The server's own protocols know no limit for a request that never becomes whole, and keep every connection. These
-end such a request, and give the place of the longest idle connection to a new one when all places are taken: of a
-stranger's, as long as there is one.
+end such a request, and give a place to a new connection when all are taken: that of a stranger who is idle or of
+whoever holds on to a past episode, and then that of whoever has been idle longest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -19,6 +20,9 @@ from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Response
 from websockets.server import ServerProtocol
+
+from trialplate.policies.messages import HTTP_STATUS, error_message
+from trialplate.policies.wire import strict_json
 
 HEADER_TIMEOUT_S = 10.0
 """From the first byte of a request, or from the connection, until its headers are whole."""
@@ -29,13 +33,22 @@ STALL_TIMEOUT_S = 30.0
 MAX_HEADER_BYTES = 16_384
 MAX_CONNECTIONS = 256
 MAX_FRAGMENTS = 4096
-KNOWN = "known"
-"""Set in the state of a request whose sender has shown a token or an id."""
+PASS = "pass"
+"""In the state of a request whose sender has shown a token or an id: says whether that is still good."""
 
 TOO_LARGE = 4009
 """How the end of a WebSocket is told inside when a message of the peer was above the limit: unlike its own 1009."""
 
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+def _last_words(code: str, text: str, *, reason: str) -> bytes:
+    """Return a whole response for a connection on which nothing else is said."""
+    body = strict_json.dumps(error_message(code, text))
+    head = f"HTTP/1.1 {HTTP_STATUS[code]} {reason}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+_FULL = _last_words("transport_lost", "every connection is taken; try again", reason="Service Unavailable")
+_NO_REQUEST = _last_words("wire_malformed", "this is no HTTP request", reason="Bad Request")
 
 
 class Connection(H11Protocol):
@@ -50,18 +63,18 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.idle_since_s = 0.0
-        self.known = False
+        self._pass: Callable[[], bool] | None = None
         self._deadline, self._stalled = _Timer(), _Timer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place, or the place of whoever has been idle longest; refuse when everybody is at work."""
         if len(self.connections) >= MAX_CONNECTIONS:
-            idle = [other for other in self.connections if isinstance(other, Connection) and not other.at_work()]
-            if not idle:
+            ranks = [(*rank, other) for other in self.connections if (rank := _rank(other)) is not None]
+            if ranks:
+                min(ranks, key=lambda found: found[:2])[2].transport.abort()
+            else:
                 transport.write(_FULL)
                 transport.close()
-            else:
-                min(idle, key=lambda other: (other.known, other.idle_since_s)).transport.abort()
         super().connection_made(transport)
         self.idle_since_s = self.loop.time()
         self._arm()
@@ -95,8 +108,30 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Begin to be idle; remember whether the request came with a token or an id that is good."""
         self.idle_since_s = self.loop.time()
-        self.known = self.known or bool(self.scope["state"].get(KNOWN))
+        self._pass = self.scope["state"].get(PASS) or self._pass
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, also in the middle of one or after its answer, and read no further."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(_NO_REQUEST)
+        self.transport.close()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def shutdown(self) -> None:
+        """End at once when a request is not whole: it may never be."""
+        if self.at_work() and self.cycle.more_body:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
+    @property
+    def admitted(self) -> Callable[[], bool] | None:
+        """What the peer has shown, with the present request or one before it: says whether it is still good."""
+        found: Callable[[], bool] | None = self.scope["state"].get(PASS) if self.at_work() else None
+        return found or self._pass
 
     def at_work(self) -> bool:
         """Return whether a request is being answered."""
@@ -122,6 +157,7 @@ class Socket(WebSocketsSansIOProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._stalled = _Timer()
+        self._owed: list[bytes] = []
         self.conn = _Undated(max_size=config.ws_max_size, logger=logging.getLogger("uvicorn.error"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -138,6 +174,28 @@ class Socket(WebSocketsSansIOProtocol):
         """Go on."""
         self._stalled.stop()
         super().resume_writing()
+        owed, self._owed = self._owed, []
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(owed))
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a handshake comes whole, and one that cannot be read never will be."""
+        super().data_received(data)
+        if not self.handshake_initiated:
+            self.transport.abort()
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand a message on; of a text, which has no place here, only that it came."""
+        if self.curr_msg_data_type == "text":
+            self.frames = [b""]
+        super().send_receive_event_to_app()
+
+    @property
+    def admitted(self) -> Callable[[], bool] | None:
+        """As of a connection."""
+        scope: Mapping[str, Any] = getattr(self, "scope", {})
+        found: Callable[[], bool] | None = scope.get("state", {}).get(PASS)
+        return found
 
     def handle_parser_exception(self) -> None:
         """End the connection; that a message was too large is told first, because it was meant as an answer."""
@@ -147,11 +205,12 @@ class Socket(WebSocketsSansIOProtocol):
         super().handle_parser_exception()
 
     def handle_ping(self) -> None:
-        """Answer a ping; a peer that sends them and does not read the answers is cut off."""
+        """Answer a ping; while the peer reads nothing, only the latest, and once it reads again."""
+        pongs = self.conn.data_to_send()
         if self.writable.is_set():
-            super().handle_ping()
+            self.transport.write(b"".join(pongs))
         else:
-            self.transport.abort()
+            self._owed = pongs[-1:] or self._owed
 
     def handle_cont(self, event: Frame) -> None:
         """Take a fragment; a message in thousands of them is cut off."""
@@ -160,6 +219,18 @@ class Socket(WebSocketsSansIOProtocol):
             self.transport.abort()
         else:
             super().handle_cont(event)
+
+
+def _rank(peer: object) -> tuple[int, float] | None:
+    """Return who gives way to a newcomer first: the lowest; None for whoever is at work and may be."""
+    if not isinstance(peer, Connection | Socket):
+        return None
+    admitted = peer.admitted
+    if admitted is not None and not admitted():
+        return 1, 0.0  # it holds on to a past episode
+    if isinstance(peer, Socket) or peer.at_work():
+        return None
+    return 0 if admitted is None else 1, peer.idle_since_s
 
 
 class _Timer:

@@ -194,9 +194,14 @@ class Desk:
     def episode(self, id_: str) -> Episode:
         """Return the present episode when this is its id; raises the refusal that says nothing otherwise."""
         present = self.rendezvous.present
-        if present is None or not hmac.compare_digest(present.id.encode(), id_.encode("utf-8", "replace")):
+        if present is None or not self.is_present(id_):
             raise unknown_episode()
         return present
+
+    def is_present(self, id_: str) -> bool:
+        """Return whether this is the id of the present episode."""
+        present = self.rendezvous.present
+        return present is not None and hmac.compare_digest(present.id.encode(), id_.encode("utf-8", "replace"))
 
     def spec(self, episode: Episode) -> dict[str, Any]:
         """Return what holds for the whole episode."""

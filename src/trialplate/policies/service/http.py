@@ -6,6 +6,7 @@ Source: policy contract, section 4.2.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,7 +31,7 @@ from trialplate.policies.service.answers import (
     unauthorized,
     unknown_episode,
 )
-from trialplate.policies.service.connections import KNOWN
+from trialplate.policies.service.connections import PASS
 from trialplate.policies.service.desk import MANAGEMENT_BYTES, Desk
 from trialplate.policies.service.rendezvous import Call
 from trialplate.policies.service.sockets import Sockets
@@ -46,6 +47,9 @@ DRAIN_BYTES = 2**27
 
 BODIES_BYTES = 2**26
 """What all bodies that are being read may take together, beside one that is the largest."""
+
+MAX_HELD = 64
+"""Requests of the holders of one id that are answered at once; what waits is theirs, the places are everybody's."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -108,6 +112,7 @@ class _Doors:
     def __init__(self, desk: Desk, *, token: str, heard: Callable[[], None]) -> None:
         self._desk, self._token, self._heard = desk, token, heard
         self._reading_bytes = 0
+        self._held: Counter[str] = Counter()
 
     def management(self, handle: Handler) -> Handler:
         """Return a handler that is behind the token, whatever else the request is."""
@@ -115,7 +120,7 @@ class _Doors:
         async def guarded(request: Request) -> Response:
             if not bears_token(request.headers.raw, self._token):
                 return refuse(unauthorized())
-            setattr(request.state, KNOWN, True)
+            setattr(request.state, PASS, lambda: True)
             self._heard()
             try:
                 return await handle(request)
@@ -128,12 +133,21 @@ class _Doors:
         """Return a handler that is behind the id of the present episode."""
 
         async def guarded(request: Request) -> Response:
+            id_ = request.path_params["id"]
             try:
-                self._desk.episode(request.path_params["id"])
+                self._desk.episode(id_)
+                if self._held[id_] >= MAX_HELD:
+                    raise Refusal(f"{MAX_HELD} requests are being answered already", code="transport_lost")
             except TrialplateError as fault:
                 return refuse(fault)
-            setattr(request.state, KNOWN, True)
-            return await handle(request)
+            setattr(request.state, PASS, partial(self._desk.is_present, id_))
+            self._held[id_] += 1
+            try:
+                return await handle(request)
+            finally:
+                self._held[id_] -= 1
+                if not self._held[id_]:
+                    del self._held[id_]
 
         return guarded
 
@@ -220,6 +234,14 @@ class _Doors:
             await _drained(request)
             raise _too_large(int(declared), limit_bytes)
         parts: list[bytes] = []
+        try:
+            await self._read(request, parts, limit_bytes=limit_bytes)
+            request.state.unread = False
+            yield b"".join(parts)
+        finally:
+            self._reading_bytes -= sum(len(part) for part in parts)
+
+    async def _read(self, request: Request, parts: list[bytes], *, limit_bytes: int) -> None:
         size = 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -231,12 +253,8 @@ class _Doors:
                         raise _too_large(size, limit_bytes)
                     if self._reading_bytes > BODIES_BYTES + limit_bytes:
                         raise Refusal("too much is being sent at once; try again", code="transport_lost")
-            request.state.unread = False
-            yield b"".join(parts)
         except TimeoutError:
             raise ContractFault(f"the body was not whole after {BODY_TIMEOUT_S:g} s", code="wire_malformed") from None
-        finally:
-            self._reading_bytes -= size
 
 
 async def _drained(request: Request) -> None:

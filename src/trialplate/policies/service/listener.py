@@ -16,6 +16,8 @@ PING_INTERVAL_S = 20.0
 KEEP_ALIVE_S = 75
 GRACE_S = 2
 START_TIMEOUT_S = 10.0
+BACKLOG = 128
+"""Connections that are taken in at once, before any gives way: file descriptors that the run could lack."""
 
 
 def parse_bind(bind: str) -> tuple[str, int]:
@@ -60,7 +62,7 @@ class Listener:
             access_log=False, server_header=False, date_header=False, proxy_headers=False,
             ws_max_size=max_frame_bytes, ws_ping_interval=PING_INTERVAL_S, ws_ping_timeout=None,
             ws_per_message_deflate=False, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES, backlog=1024,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES, backlog=BACKLOG,
         )  # fmt: skip
         self._ready = threading.Event()
         self._server = _Server(config, self._ready)

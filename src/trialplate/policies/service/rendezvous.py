@@ -265,7 +265,7 @@ class Rendezvous:
         """
         with self._table:
             call = episode.call
-            if digest in episode.nameless and call is not None and call.claimed is None:
+            if digest in episode.nameless and call is not None and call.claimed is None and call.outcome is None:
                 del episode.replies[digest]  # the same nonsense again is the answer to this call
                 episode.nameless.discard(digest)
             if digest in episode.replies or (call is not None and call.claimed == digest):

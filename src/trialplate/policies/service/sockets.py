@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -20,7 +21,7 @@ from trialplate.policies.messages.reading import text_at
 from trialplate.policies.messages.types import CloseMessage
 from trialplate.policies.messages.writing import observation_message
 from trialplate.policies.service.answers import Refusal, error_of, refuse, unauthorized
-from trialplate.policies.service.connections import TOO_LARGE
+from trialplate.policies.service.connections import PASS, TOO_LARGE
 from trialplate.policies.service.desk import IN_LOOP_BYTES, MANAGEMENT_BYTES, Desk
 from trialplate.policies.service.rendezvous import DAY_S, Call
 from trialplate.policies.service.token import bears_token
@@ -65,6 +66,7 @@ class Sockets:
         except TrialplateError as fault:
             await socket.send_denial_response(refuse(fault))
             return
+        setattr(socket.state, PASS, partial(self._desk.is_present, id_))
 
         async def handle(message: Any) -> dict[str, Any]:
             return await self._of_holder(id_, message)
@@ -80,6 +82,7 @@ class Sockets:
         if not bears_token(socket.headers.raw, self._token):
             await socket.send_denial_response(refuse(unauthorized()))
             return
+        setattr(socket.state, PASS, lambda: True)
 
         async def lost(_: TrialplateError) -> None:
             return None
