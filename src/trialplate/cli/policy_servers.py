@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import NO, YES, emit
+from trialplate.cli.output import NO, YES, emit, plain
 from trialplate.errors import UsageError
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
@@ -221,7 +221,7 @@ def probe(
     document = {"uri": uri, **found.document()}
 
     def text() -> None:
-        print(f"{uri}: {document['software']}, registration {document['registration_sha256'][:12]}")
+        print(f"{uri}: {plain(document['software'])}, registration {document['registration_sha256'][:12]}")
         for name in ("serial_ms", "batch_ms"):
             p50, p95 = document[name]["p50"], document[name]["p95"]
             if p50 is not None:
@@ -230,7 +230,7 @@ def probe(
             sizes = ", ".join(map(str, document["batch_sizes"])) or "not reported"
             print(f"batches of {sizes}: answers {'equal' if found.equal else 'DIFFER'}")
         for fault in found.faults:
-            print(f"fault: {fault}")
+            print(f"fault: {plain(fault)}")
 
     emit(document, as_json=json, text=text)
     return NO if found.faults or found.equal is False else YES

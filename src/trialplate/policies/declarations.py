@@ -23,6 +23,12 @@ _COMPONENT = (
 )  # fmt: skip
 
 
+_MOST_ITEMS = 2**15
+"""Items in all maps and lists of a declaration: far above any policy, and read in a blink if all are wrong."""
+
+_MOST_LINES = 40
+
+
 def parse_declaration(document: Any, *, declared_by: Literal["policy", "operator"] = "policy") -> PolicySpec:
     """Return a declaration from its plain form; ``declared_by`` says whose word it is, whatever stands there.
 
@@ -31,6 +37,8 @@ def parse_declaration(document: Any, *, declared_by: Literal["policy", "operator
     """
     if not isinstance(document, Mapping):
         raise ContractFault(f"a declaration is a map, got {type(document).__name__}", code="contract_mismatch")
+    if _is_vast(document):
+        raise ContractFault(f"a declaration of more than {_MOST_ITEMS} items", code="contract_mismatch")
     undeclared = list(_undeclared(document))
     wrong: list[str] = []
     spec = None
@@ -100,5 +108,20 @@ def _line(error: Any) -> tuple[str, str]:
     return path, f"{path}: {message}" if path else message
 
 
+def _is_vast(document: Mapping[str, Any]) -> bool:
+    """Return whether a document has more items than a declaration may have, counting no further than that."""
+    count = 0
+    waiting: list[Any] = [document]
+    while waiting:
+        value = waiting.pop()
+        count += len(value)
+        if count > _MOST_ITEMS:
+            return True
+        items = value.values() if isinstance(value, Mapping) else value
+        waiting += [item for item in items if isinstance(item, Mapping | list | tuple)]
+    return False
+
+
 def _listed(what: str, lines: list[str]) -> str:
-    return f"the policy's declaration is {what}:\n  " + "\n  ".join(lines)
+    more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+    return f"the policy's declaration is {what}:\n  " + "\n  ".join([*lines[:_MOST_LINES], *more])
