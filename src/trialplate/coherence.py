@@ -10,11 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256, env_seed
 from trialplate.interfaces import Scenario, Suite
 from trialplate.lock import arm_place, locked_inputs, suite_identity
-from trialplate.record import Row
+from trialplate.record import Row, Trace
+from trialplate.spec.channels import ActionSpec
 from trialplate.spec.protocol import Protocol
 from trialplate.store.findings import Finding, finding
 from trialplate.store.view import CampaignView
@@ -76,25 +79,30 @@ def _arm_findings(document: Mapping[str, Any], protocol: Protocol, suite: Suite)
 
 
 def row_findings(view: CampaignView, suite: Suite) -> Iterator[Finding]:
-    """Compare every row with the scenario, the seed, the arm and the calls that it must have."""
+    """Compare every row with the scenario, the seed and the arm that it must have, and with its own trace."""
     scenarios = {scenario.id: scenario for scenario in suite.scenarios()}
-    arms = {arm["name"]: arm["registration_sha256"] for arm in view.lock_document["arms"]}
+    arms = {arm["name"]: arm for arm in view.lock_document["arms"]}
+    action = ActionSpec.model_validate_json(json.dumps(view.lock_document["suite"]["action"]))
     others = declared_registrations(view)
     for row in view.rows:
         path = f"episodes/{row.trial_id}-{row.attempt}/row.json"
         declared = row.registration_sha256 in others.get(row.arm, ())
-        identity = row.registration_sha256 if declared else arms[row.arm]
-        for name, expected in _expected(view, row, scenarios[row.scenario], identity).items():
-            if getattr(row, name) != expected:
-                yield finding(
-                    "rows_digest_mismatch", path, pointer=f"/{name}", expected=expected, found=getattr(row, name)
-                )
-        if row.trace is not None and row.applied_scene is None:
-            yield finding("scene_mismatch", path, pointer="/applied_scene", expected="a readback", found=None)
+        identity = row.registration_sha256 if declared else arms[row.arm]["registration_sha256"]
+        expected = _expected(view, row, scenarios[row.scenario], identity)
+        if row.trace is not None:
+            trace = view.load_trace(row)
+            expected |= _counted(trace, replan_interval=arms[row.arm]["replan_interval"])
+            yield from _ending_findings(view.lock_document, row, trace, path)
+            yield from _action_findings(trace, action, row.trace.path)
+            if row.applied_scene is None:
+                yield finding("scene_mismatch", path, pointer="/applied_scene", expected="a readback", found=None)
+        for name, value in expected.items():
+            if getattr(row, name) != value:
+                yield _row(path, f"/{name}", value, getattr(row, name))
 
 
 def _expected(view: CampaignView, row: Row, scenario: Scenario, registration_sha256: str) -> dict[str, Any]:
-    expected: dict[str, Any] = {
+    return {
         "family": scenario.family,
         "domain": scenario.domain,
         "variant": scenario.variant,
@@ -104,12 +112,62 @@ def _expected(view: CampaignView, row: Row, scenario: Scenario, registration_sha
             view.lock_sha256, view.lock_document["suite"]["name"], scenario=row.scenario, repeat=row.repeat
         ),
     }
-    if row.trace is not None:
-        calls = view.load_trace(row).calls
-        expected |= {"calls": len(calls), "rows_executed": row.trace.steps, "control_steps": row.trace.steps}
-        for key in ("proposed", "dropped", "discarded"):
-            expected[f"rows_{key}"] = sum(int(call[key] or 0) for call in calls)
-    return expected
+
+
+def _counted(trace: Trace, *, replan_interval: int) -> dict[str, int]:
+    """Return what a row must say about the calls that its trace records."""
+    calls, keys = trace.calls, ("proposed", "executed", "dropped", "discarded")
+    sums = {
+        key: sum(int(call[key] or 0) for call in calls) for key in ("proposed", "executed", "dropped", "discarded")
+    }
+    return {
+        "calls": len(calls),
+        "control_steps": trace.steps,
+        **{f"rows_{key}": total for key, total in sums.items()},
+        "calls_rejected": sum(call["kind"] in ("rejected", "fault") for call in calls),
+        "short_chunks": sum(0 < int(call["proposed"] or 0) < replan_interval for call in calls),
+    }
+
+
+def _ending_findings(lock_document: Mapping[str, Any], row: Row, trace: Trace, path: str) -> Iterator[Finding]:
+    """Compare how an attempt is said to have ended with what its trace ends with."""
+    handling = lock_document["protocol"]["budgets"]["invalid_action_handling"]
+    last = trace.calls[-1] if trace.calls else {}
+    endings = _endings(
+        last, steps=trace.steps, max_steps=lock_document["suite"]["max_steps"], feedback=handling == "feedback"
+    )
+    if row.termination not in endings:
+        yield _row(path, "/termination", f"{' or '.join(endings)}, as the trace ends", row.termination)
+    if last.get("kind") == "fault" and row.fault_code != last["issue"]:
+        yield _row(path, "/fault_code", f"{last['issue']}, as the last call of the trace", row.fault_code)
+
+
+def _endings(last: Mapping[str, Any], *, steps: int, max_steps: int, feedback: bool) -> tuple[str, ...]:
+    """Return how an attempt may have ended whose last call is this one; telling the policy of it may still fail."""
+    kind = last.get("kind")
+    if kind == "stop":
+        return "policy_stop", "fault"
+    if kind != "fault" and steps >= max_steps:
+        return "step_limit", "fault"
+    if kind == "chunk" and last["issue"] == "native_rejected" and not feedback:
+        return "control_rejected", "fault"
+    return ("fault",)
+
+
+def _action_findings(trace: Trace, action: ActionSpec, path: str) -> Iterator[Finding]:
+    """Return the first executed action that lies outside the declared bounds, as float64 or rounded to float32."""
+    rows = trace.action
+    if rows.shape[1:] != (action.dim,):
+        yield _row(path, "/action", f"rows of {action.dim} numbers", f"shape {rows.shape}")
+        return
+    low, high = np.array(action.low), np.array(action.high)
+    with np.errstate(over="ignore"):
+        lowest, highest = np.minimum(low, low.astype(np.float32)), np.maximum(high, high.astype(np.float32))
+    legal = (rows >= lowest) & (rows <= highest) & np.isfinite(rows)
+    if not legal.all():
+        step, scalar = (int(index) for index in np.argwhere(~legal)[0])
+        bounds = f"{action.scalar_name(scalar)} in [{low[scalar]}, {high[scalar]}]"
+        yield _row(path, f"/action/{step}/{scalar}", bounds, float(rows[step, scalar]))
 
 
 def declared_registrations(view: CampaignView) -> dict[str, frozenset[str]]:
@@ -159,6 +217,10 @@ def input_findings(view: CampaignView) -> list[Finding]:
         if record["type"] == "inputs.checked" and record["data"]["digests"] != locked:
             found.append(_inputs("the locked code and weights", f"others at record {record['seq']}"))
     return found
+
+
+def _row(path: str, pointer: str, expected: object, found: object) -> Finding:
+    return finding("rows_digest_mismatch", path, pointer=pointer, expected=expected, found=found)
 
 
 def _lock(pointer: str, expected: object, found: object) -> Finding:

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forger import Edit, Forger
 
-from golden import CREATED_UTC, StepClock, build, build_torn, lock_bytes, lock_document, snapshot
-from trialplate.canonical import canonical_json, read_stored, sha256_hex
+from golden import CREATED_UTC, build, build_torn, lock_bytes, lock_document, snapshot
+from trialplate.canonical import canonical_json, sha256_hex
 from trialplate.errors import EvidenceError
 from trialplate.store.campaign import write_derived
-from trialplate.store.chain import make_record, record_line
 from trialplate.store.findings import Finding
 from trialplate.store.verify import Integrity, check
 from trialplate.store.view import read_campaign
 
 LOCK = lock_bytes(repeats=1, interrupted="replace")
-Edit = Callable[[dict[str, Any]], Any]
 
 
 @pytest.fixture(scope="module")
@@ -202,70 +201,13 @@ def test_a_journal_cut_at_every_byte_is_broken_while_the_head_is_current(campaig
         assert any((item.code, item.path) == ("journal_broken", "journal.jsonl") for item in findings), size
 
 
-class _Forger:
-    """Edits a campaign and then recomputes every digest that follows, as somebody without a key can."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        lines = (folder / "journal.jsonl").read_bytes().splitlines()
-        self.records: list[dict[str, Any]] = [read_stored(line) for line in lines]
-
-    def edit_row(self, key: str, edit: Edit) -> None:
-        path = self.folder / f"episodes/{key}/row.json"
-        row = read_stored(path.read_bytes())
-        edit(row)
-        path.write_bytes(canonical_json(row))
-        end = self.end_of(key)
-        end["row_sha256"] = sha256_hex(path.read_bytes())
-        end["termination"] = row["termination"]
-
-    def end_of(self, key: str) -> dict[str, Any]:
-        trial, attempt = key.split("-")
-        return next(
-            record["data"]
-            for record in self.records
-            if record["type"] == "attempt.end"
-            and (record["data"]["trial_id"], record["data"]["attempt"]) == (trial, int(attempt))
-        )
-
-    def seal(self) -> None:
-        """Rebuild the chain, the head and both indexes."""
-        previous = sha256_hex((self.folder / "lock.json").read_bytes())
-        data = b""
-        clock = StepClock()
-        for seq, record in enumerate(self.records):
-            sealed = make_record(record["type"], record["data"], seq=seq, prev_sha256=previous, stamp=clock())
-            previous = sealed["sha256"]
-            data += record_line(sealed)
-        (self.folder / "journal.jsonl").write_bytes(data)
-        head = {"count": len(self.records), "head_sha256": previous, "size": len(data)}
-        (self.folder / "head.json").write_bytes(canonical_json(head))
-        ends = [record["data"] for record in self.records if record["type"] == "attempt.end"]
-        ends.sort(key=lambda end: (end["trial_id"], end["attempt"]))
-        rows = [self.folder / f"episodes/{end['trial_id']}-{end['attempt']}/row.json" for end in ends]
-        (self.folder / "rows.jsonl").write_bytes(
-            b"".join(path.read_bytes() + b"\n" for path in rows if path.exists())
-        )
-        completion = read_stored((self.folder / "completion.json").read_bytes())
-        counts: dict[str, int] = {}
-        for end in ends:
-            counts[end["termination"]] = counts.get(end["termination"], 0) + 1
-        completion |= {
-            "attempts": len(ends),
-            "terminations": counts,
-            "journal": head,
-            "lock_sha256": sha256_hex((self.folder / "lock.json").read_bytes()),
-        }
-        (self.folder / "completion.json").write_bytes(canonical_json(completion))
-
-
 @pytest.fixture
-def forger(campaign: Path) -> _Forger:
+def forger(campaign: Path) -> Forger:
     """Somebody who rewrites the copy."""
-    return _Forger(campaign)
+    return Forger(campaign)
 
 
-def test_a_coherent_rewrite_without_a_contradiction_passes_and_only_a_kept_digest_could_tell(forger: _Forger) -> None:
+def test_a_coherent_rewrite_without_a_contradiction_passes_and_only_a_kept_digest_could_tell(forger: Forger) -> None:
     forger.edit_row("000000-0", lambda row: row.update(fault_message="rewritten"))
     forger.seal()
     assert _codes(forger.folder) == []
@@ -311,7 +253,7 @@ def _set(*path: str | int, value: Any) -> Edit:
     ],
 )
 def test_a_row_edited_with_every_digest_recomputed_still_contradicts_something(
-    forger: _Forger, edit: Edit, code: str, pointer: str
+    forger: Forger, edit: Edit, code: str, pointer: str
 ) -> None:
     forger.edit_row("000000-0", edit)
     forger.seal()
@@ -332,9 +274,7 @@ def test_a_row_edited_with_every_digest_recomputed_still_contradicts_something(
         (b"[]", "schema_mismatch"),
     ],
 )
-def test_a_row_that_is_no_canonical_document_is_malformed_with_exit_2(
-    forger: _Forger, data: bytes, code: str
-) -> None:
+def test_a_row_that_is_no_canonical_document_is_malformed_with_exit_2(forger: Forger, data: bytes, code: str) -> None:
     path = forger.folder / "episodes/000000-0/row.json"
     path.write_bytes(data)
     forger.end_of("000000-0")["row_sha256"] = sha256_hex(data)
@@ -344,12 +284,12 @@ def test_a_row_that_is_no_canonical_document_is_malformed_with_exit_2(
     assert result.exit_code == 2
 
 
-def _drop_trial(forger: _Forger) -> None:
+def _drop_trial(forger: Forger) -> None:
     forger.records = [record for record in forger.records if record["data"].get("trial_id") != "000005"]
     shutil.rmtree(forger.folder / "episodes/000005-0")
 
 
-def _find(forger: _Forger, kind: str, trial_id: str) -> int:
+def _find(forger: Forger, kind: str, trial_id: str) -> int:
     found = [
         n
         for n, record in enumerate(forger.records)
@@ -358,17 +298,17 @@ def _find(forger: _Forger, kind: str, trial_id: str) -> int:
     return found[-1]
 
 
-def _end_before_start(forger: _Forger) -> None:
+def _end_before_start(forger: Forger) -> None:
     start, end = _find(forger, "attempt.start", "000004"), _find(forger, "attempt.end", "000004")
     forger.records[start], forger.records[end] = forger.records[end], forger.records[start]
 
 
-def _second_end(forger: _Forger) -> None:
+def _second_end(forger: Forger) -> None:
     end = _find(forger, "attempt.end", "000004")
     forger.records.insert(end + 1, forger.records[end])
 
 
-def _second_attempt(forger: _Forger) -> None:
+def _second_attempt(forger: Forger) -> None:
     start, end = (forger.records[_find(forger, kind, "000004")] for kind in ("attempt.start", "attempt.end"))
     place = _find(forger, "attempt.end", "000004") + 1
     shutil.copytree(forger.folder / "episodes/000004-0", forger.folder / "episodes/000004-1")
@@ -383,7 +323,7 @@ def _second_attempt(forger: _Forger) -> None:
     forger.edit_row("000004-1", as_second)
 
 
-def _swapped_order(forger: _Forger) -> None:
+def _swapped_order(forger: Forger) -> None:
     one, other = _find(forger, "attempt.start", "000003"), _find(forger, "attempt.start", "000004")
     records = forger.records
     records[one], records[one + 1], records[other], records[other + 1] = (
@@ -394,33 +334,33 @@ def _swapped_order(forger: _Forger) -> None:
     )
 
 
-def _unplanned(forger: _Forger) -> None:
+def _unplanned(forger: Forger) -> None:
     data = forger.records[_find(forger, "attempt.start", "000005")]["data"]
     data["trial_id"] = "000099"
 
 
-def _relabelled(forger: _Forger) -> None:
+def _relabelled(forger: Forger) -> None:
     forger.records[_find(forger, "attempt.start", "000005")]["data"]["arm"] = "careful"
 
 
-def _second_run(forger: _Forger) -> None:
+def _second_run(forger: Forger) -> None:
     resumed = next(n for n, record in enumerate(forger.records) if record["type"] == "run.resume")
     forger.records[resumed] = {**forger.records[resumed], "type": "run.open"}
 
 
-def _claims_to_be_incomplete(forger: _Forger) -> None:
+def _claims_to_be_incomplete(forger: Forger) -> None:
     forger.records[-1]["data"]["complete"] = False
 
 
-def _unknown_record(forger: _Forger) -> None:
+def _unknown_record(forger: Forger) -> None:
     forger.records.insert(-1, {**forger.records[-1], "type": "score.edited"})
 
 
-def _artifact_elsewhere(forger: _Forger) -> None:
+def _artifact_elsewhere(forger: Forger) -> None:
     forger.end_of("000000-0")["artifacts"][0]["path"] = "../outside.parquet"
 
 
-def _changed_inputs(forger: _Forger) -> None:
+def _changed_inputs(forger: Forger) -> None:
     last = [record for record in forger.records if record["type"] == "inputs.checked"][-1]
     last["data"]["digests"]["hasty"] = "0" * 64
 
@@ -444,7 +384,7 @@ def _changed_inputs(forger: _Forger) -> None:
     ids=lambda value: getattr(value, "__name__", str(value)).lstrip("_"),
 )
 def test_a_journal_rewritten_with_every_digest_recomputed_still_breaks_a_rule(
-    forger: _Forger, edit: Callable[[_Forger], None], code: str, exit_code: int | None
+    forger: Forger, edit: Callable[[Forger], None], code: str, exit_code: int | None
 ) -> None:
     edit(forger)
     forger.seal()
@@ -456,7 +396,7 @@ def test_a_journal_rewritten_with_every_digest_recomputed_still_breaks_a_rule(
         assert result.exit_code != 0
 
 
-def test_a_changed_lock_is_told_by_the_chain_and_a_rebuilt_chain_is_only_self_attested(forger: _Forger) -> None:
+def test_a_changed_lock_is_told_by_the_chain_and_a_rebuilt_chain_is_only_self_attested(forger: Forger) -> None:
     path = forger.folder / "lock.json"
     path.chmod(0o644)
     document = lock_document(repeats=1, interrupted="replace", note="a tolerance was moved")
@@ -468,7 +408,7 @@ def test_a_changed_lock_is_told_by_the_chain_and_a_rebuilt_chain_is_only_self_at
     assert _codes(forger.folder) == []
 
 
-def test_a_lock_made_after_the_first_attempt_is_late(forger: _Forger) -> None:
+def test_a_lock_made_after_the_first_attempt_is_late(forger: Forger) -> None:
     path = forger.folder / "lock.json"
     path.chmod(0o644)
     late = CREATED_UTC.replace("T09", "T23")
@@ -490,7 +430,7 @@ def test_a_derived_file_that_is_not_what_is_computed_is_not_reproduced(campaign:
     assert check(campaign).unchecked == ("results.jsonl", "claims.json")
 
 
-def test_a_parquet_bomb_with_good_digests_is_malformed(forger: _Forger) -> None:
+def test_a_parquet_bomb_with_good_digests_is_malformed(forger: Forger) -> None:
     bomb = b"PAR1" + b"\x15\x00" * 50 + (100).to_bytes(4, "little") + b"PAR1"
     path = forger.folder / "episodes/000000-0/trace.parquet"
     path.write_bytes(bomb)
