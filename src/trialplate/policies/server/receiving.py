@@ -31,10 +31,12 @@ class Lender:
     """Memory for frames that are being read: as much as has come in of them, and a few spare pieces.
 
     What is lent is not written to beforehand, so that the machine gives no memory for bytes that never come: a client
-    that announces a large message and sends nothing takes nothing.
+    that announces a large message and sends nothing takes nothing. ``piece``: where all connections of one loop read
+    what is no large frame; it is read out before the next read.
     """
 
     def __init__(self) -> None:
+        self.piece = memoryview(bytearray(_PIECE_BYTES))
         self._spare: list[NDArray[np.uint8]] = []
 
     def lend(self, size: int) -> NDArray[np.uint8]:
@@ -58,7 +60,6 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._piece = memoryview(bytearray(_PIECE_BYTES))
         self._frame: NDArray[np.uint8] | None = None
         self._key = b""
         self._size = self._filled = 0
@@ -66,13 +67,13 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go."""
         if self._frame is None:
-            return self._piece
+            return self.lender.piece
         return self._frame.data[self._filled : self._size]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in the bytes that were read."""
         if self._frame is None:
-            data = self._piece[:nbytes]
+            data = self.lender.piece[:nbytes]
             if not self._begins_a_large_frame(data):
                 self.data_received(bytes(data))
             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -98,7 +99,7 @@ class PolicyServer:
     def __init__(self, batcher: Batcher, declared: PolicySpec, dialect: Dialect, settings: ServeSettings) -> None:
         self._batcher, self._dialect, self._settings = batcher, dialect, settings
         self._single = declared.state == "instance"
-        self._most = 1 if self._single else max(16, min(MOST_CONNECTIONS, BUFFER_BYTES // dialect.limit_bytes))
+        self._most = 1 if self._single else _seats(dialect.limit_bytes)
         self._lender = Lender()
         self._seated: set[_Connection] = set()
         self._asked: dict[_Connection, asyncio.Future[Any]] = {}
@@ -258,6 +259,13 @@ class PolicyServer:
     def _from_the_policys_thread(self, call: Callable[..., None], argument: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody waits
             self._loop.call_soon_threadsafe(call, argument)
+
+
+def _seats(limit_bytes: int) -> int:
+    """Return how many connections may be open, by the memory and the descriptors that they may take."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, descriptors // 2)
+    return max(16, min(most, BUFFER_BYTES // limit_bytes))
 
 
 def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
