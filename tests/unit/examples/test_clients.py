@@ -151,6 +151,16 @@ def test_a_driver_without_the_token_ends_and_says_why(driver: object, bench: Pat
 
 
 @pytest.mark.parametrize("driver", [python_driver, node_driver], ids=["python", "node"])
+def test_a_policy_that_dies_ends_the_driver_and_no_episode_is_played_without_it(driver: object, bench: Path) -> None:
+    (bench / "dies.py").write_text('input()\nprint("{}", flush=True)\ninput()\n')
+    world = World()
+    done = drive(driver(), ["--", sys.executable, "dies.py"], bench, world=world)  # type: ignore[operator]
+    assert done.returncode == 1
+    assert "the policy has ended" in done.stderr
+    assert (world.digests, world.faults, world.ended) == ([], [], "")
+
+
+@pytest.mark.parametrize("driver", [python_driver, node_driver], ids=["python", "node"])
 def test_a_driver_registers_the_identity_that_it_is_given(driver: object, bench: Path) -> None:
     world = World(episodes=0)
     assert drive(driver(), bridge(), bench, world=world).returncode == 0  # type: ignore[operator]

@@ -46,9 +46,12 @@ function fromFunction(act) {
 
 function fromLines(child) {
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  child.stdin.on("error", () => {}); // it has ended, and so have its lines
   return async ({ text }) => {
     child.stdin.write(`${text}\n`);
-    return (await lines.next()).value;
+    const { value, done } = await lines.next();
+    if (done) throw new Error("the policy has ended");
+    return value;
   };
 }
 

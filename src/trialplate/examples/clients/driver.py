@@ -29,7 +29,7 @@ def call(url, message=None, *, token=None):
 def answer(told, *, child, act):
     if child:
         print(json.dumps(told), file=child.stdin, flush=True)
-        return json.loads(child.stdout.readline())
+        return json.loads(child.stdout.readline() or sys.exit("the policy has ended"))
     if told["type"] == "observation":
         rows = act(told)
         choice = {"stop": {"reason": None}} if rows is None else {"chunk": {"vectors": rows}}
