@@ -154,18 +154,28 @@ def _declared_by_operator(arm: ArmChoice, chain: AdapterChain) -> PolicySpec:
 
 def seat_arm(arm: Mapping[str, Any], suite: Suite, terms: Terms, *, actors: Mapping[str, ActorFactory]) -> Seat:
     """Return the seat of an arm of the lock. Raises LockError when it does not fit."""
-    choice = ArmChoice.model_validate_json(json.dumps(arm["choice"]))
-    chain = AdapterChain(choice.adapters, suite.profiles[arm["profile"]], suite.action)
+    choice, chain = _choice_and_chain(arm, suite)
+    setting = actor_setting(arm, suite, terms)
+    actor = _actor(arm, choice, setting, terms, actors=actors)
+    cameras, proprio = chain.sources(setting.observation)
+    return Seat(actor, setting.observation, chain.action, chain, cameras, proprio, setting.registration_sha256)
+
+
+def actor_setting(arm: Mapping[str, Any], suite: Suite, terms: Terms) -> ActorSetting:
+    """Return the terms that an arm of the lock plays under."""
+    _, chain = _choice_and_chain(arm, suite)
     declared = PolicySpec.model_validate_json(json.dumps(arm["declares"]))
     locked = Registration.model_validate_json(json.dumps(arm["registration"]))
     registration = terms.registered.get(arm["name"], locked)
-    setting = ActorSetting(
+    return ActorSetting(
         arm["name"], declared, declared.expects, chain.action, registration, registration.sha256(),
         replan_interval=arm["replan_interval"], max_steps=terms.max_steps, budgets=terms.budgets,
     )  # fmt: skip
-    actor = _actor(arm, choice, setting, terms, actors=actors)
-    cameras, proprio = chain.sources(declared.expects)
-    return Seat(actor, declared.expects, chain.action, chain, cameras, proprio, setting.registration_sha256)
+
+
+def _choice_and_chain(arm: Mapping[str, Any], suite: Suite) -> tuple[ArmChoice, AdapterChain]:
+    choice = ArmChoice.model_validate_json(json.dumps(arm["choice"]))
+    return choice, AdapterChain(choice.adapters, suite.profiles[arm["profile"]], suite.action)
 
 
 def _actor(

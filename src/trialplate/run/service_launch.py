@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from trialplate.canonical import JsonValue
 from trialplate.errors import HarnessFault, LockError, UsageError, nearest
@@ -34,7 +33,7 @@ from trialplate.run.bench import BenchPlan
 from trialplate.run.campaign import Attachment, Progress, RunReport, open_campaign, refuse_unfit, run_campaign
 from trialplate.run.interrupt import interruptible
 from trialplate.run.schedule import Trial
-from trialplate.run.seating import seat_arm
+from trialplate.run.seating import actor_setting
 from trialplate.spec.schemes import scheme_of
 from trialplate.store.view import read_campaign
 
@@ -217,13 +216,7 @@ def _open_before(lock: Lock, folder: Path, *, arms: Collection[str], resume: boo
 
 
 def _setting(lock: Lock, name: str) -> ActorSetting:
-    """Return the terms of a served arm, as the loop would hand them to its actor."""
-    found: list[ActorSetting] = []
-
-    def take(setting: ActorSetting) -> Any:
-        found.append(setting)
-
+    """Return the terms of a served arm, as the loop hands them to its actor."""
     entry = next(arm for arm in lock.document["arms"] if arm["name"] == name)
     terms = BenchPlan(lock.document, lock.sha256).terms()
-    seat_arm(entry, load_suite(lock.document["suite"]["name"]), terms, actors={"served": take})
-    return found[0]
+    return actor_setting(entry, load_suite(lock.document["suite"]["name"]), terms)
