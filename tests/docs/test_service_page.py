@@ -16,6 +16,7 @@ import pytest
 import served_campaign as sc
 from trialplate.errors import DEFAULT_STATUS
 from trialplate.policies.messages import HTTP_STATUS
+from trialplate.policies.service import connections, desk, http, sockets
 from trialplate.store.view import read_campaign
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
@@ -139,6 +140,17 @@ def test_every_fault_on_the_page_has_the_status_and_the_answer_of_the_code() -> 
         assert DEFAULT_STATUS[code] == counted, code
         if (told := re.match(r"(\d{3})", heard)) and not heard.startswith(("200", "409 when")):
             assert HTTP_STATUS[code] == int(told[1]), code
+
+
+def test_every_limit_on_the_page_is_that_of_the_code() -> None:
+    section = PAGE.partition("## How much it takes")[2].partition("\n## ")[0]
+    found = [re.findall(r"\d+", line.split("|")[2]) for line in section.splitlines() if line[:1] == "|"][2:]
+    wanted = [
+        (desk.DECISION_BYTES, desk.BYTES_PER_NUMBER), (desk.MANAGEMENT_BYTES,),
+        (connections.MAX_HEADER_BYTES, connections.HEADER_TIMEOUT_S), (http.BODY_TIMEOUT_S,), (http.MAX_HELD,),
+        (sockets.MAX_SOCKETS,), (connections.MAX_CONNECTIONS,), (connections.STALL_TIMEOUT_S,),
+    ]  # fmt: skip
+    assert found == [[f"{number:g}" for number in numbers] for numbers in wanted]
 
 
 def test_the_registration_on_the_page_is_json() -> None:
