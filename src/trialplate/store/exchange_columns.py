@@ -238,8 +238,8 @@ class Layout:
         schema = pa.schema(head.fields(), metadata={FORMAT_KEY: FORMAT})
         return cls(head, schema, {HEAD_KEY: canonical_json(head.document())})
 
-    def batch(self, entries: Sequence[Entry]) -> Any:
-        """Return calls as a record batch. Raises EvidenceError when one does not fit the first one."""
+    def table(self, entries: Sequence[Entry]) -> Any:
+        """Return calls as a table. Raises EvidenceError when one does not fit the first one."""
         columns = FIXED + SHOWN if self.head.recording == "detailed" else FIXED
         arrays = {column.name: pa.array([column.get(e) for e in entries], type=column.type) for column in columns}
         arrays[ROWS] = _rows_array([entry.exchange.rows for entry in entries])
@@ -247,7 +247,7 @@ class Layout:
             arrays[PROPRIO + name] = _vectors([e.exchange.observation.proprio for e in entries], name, dim=dim)
         for name, shape in self.head.images.items():
             arrays[IMAGE + name] = _pictures([e.exchange.images for e in entries], name, shape=shape)
-        return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+        return pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
 
 def _rows_array(rows: Sequence[NDArray[np.float64] | None]) -> Any:
@@ -271,18 +271,18 @@ def _vectors(shown: Sequence[Mapping[str, NDArray[np.float64]]], name: str, *, d
 
 
 def _pictures(shown: Sequence[Mapping[str, NDArray[np.uint8]]], name: str, *, shape: tuple[int, ...]) -> Any:
+    """Return a column that lies where the pictures lie: each is a piece of its own, nothing is copied."""
     size = int(np.prod(shape, dtype=np.int64))
-    packed = np.empty((len(shown), *shape), dtype=np.uint8)
-    for row, pictures in enumerate(shown):
+    if size > np.iinfo(np.int32).max:
+        raise malformed(f"picture {name}: {size} bytes")
+    ends, pieces = pa.py_buffer(np.array([0, size], dtype=np.int32)), []
+    for pictures in shown:
         picture = pictures.get(name)
         if picture is None or picture.shape != shape or picture.dtype != np.uint8:
             raise unlike_first(f"picture {name}", picture, expected=shape)
-        packed[row] = picture
-    offsets = np.arange(len(shown) + 1, dtype=np.int64) * size
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise malformed(f"picture {name}: {offsets[-1]} bytes in one batch")
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(packed)]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(shown), buffers)
+        buffers = [None, ends, pa.py_buffer(np.ascontiguousarray(picture))]
+        pieces.append(pa.BinaryArray.from_buffers(pa.binary(), 1, buffers))
+    return pa.chunked_array(pieces, type=pa.binary())
 
 
 def unlike_first(what: str, got: NDArray[Any] | None, *, expected: tuple[int, ...]) -> EvidenceError:

@@ -160,7 +160,7 @@ class _Packer:
                 data_page_size=2 * MAX_BATCH_BYTES,
                 store_schema=True,
             )
-        self._writer.write_batch(self._layout.batch(batch), row_group_size=MAX_BATCH_CALLS)
+        self._writer.write_table(self._layout.table(batch), row_group_size=MAX_BATCH_CALLS)
 
     def finish(self) -> bytes | None:
         if self._layout is None:
