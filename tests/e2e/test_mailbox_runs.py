@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -345,6 +346,25 @@ def test_arms_are_played_one_at_a_time_by_name(tmp_path: Path, root: Path) -> No
         played = {row.arm for row in read_campaign(tmp_path / "c").rows}
         assert played == ({"other-arm"} if arm == "other-arm" else {"other-arm", "quiet-arm"})
     mc.verified(tmp_path)
+
+
+def test_with_json_one_document_comes_at_the_end_and_the_mailboxes_before_it_on_the_error_stream(
+    tmp_path: Path, root: Path
+) -> None:
+    mc.locked(tmp_path, mc.arm())
+    line = mc.command("mailbox", "run", tmp_path / "c", "--root", root, "--json")
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        told = [Path(line.strip()) for line in process.stderr if line.startswith(str(root)) and not stop_at(line)]
+        document = json.loads(process.stdout.read())
+    assert (process.returncode, document["complete"], document["errors"]) == (0, True, 0)
+    assert [Path(item["folder"]) for item in document["mailboxes"]] == told
+    assert len({item["rendered_sha256"] for item in document["mailboxes"]}) == len(told) == 2
+
+
+def stop_at(line: str) -> None:
+    """Play the episode of a mailbox that was announced."""
+    stop(Path(line.strip()))
 
 
 @pytest.mark.parametrize(

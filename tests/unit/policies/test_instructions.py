@@ -174,7 +174,8 @@ def test_a_rendered_text_with_opaque_names_tells_nothing() -> None:
     [
         "2026-11-29", "run_2026_11_29", "20261129", "20261129T0930", "20261129093000", "2026.11.29", "29.11.2026",
         "29-11-2026", "11/29/2026", "29/11/26", "29112026", "11292026", "nov29", "Nov 29", "29 November",
-        "november-2026", "29nov", "29th-Nov", "2026", "data2026b", "2026-11", "2026W48", "2026-333", "1795910400",
+        "november-2026", "29nov", "29th-Nov",
+        "29th of November", "29-of-nov", "2026", "data2026b", "2026-11", "2026W48", "2026-333", "1795910400",
         "t1795910400123", "２０２６-１１-２９",
     ],
 )  # fmt: skip
@@ -244,7 +245,9 @@ def test_a_refusal_names_what_was_found_and_what_to_do() -> None:
         assert part in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["worker", "0" * 31, "G" * 32, OPAQUE.upper(), OPAQUE + "\n", "toy-agent", ""])
+@pytest.mark.parametrize(
+    "name", ["worker", "0" * 31, "20261129" + "0" * 24, "G" * 32, OPAQUE.upper(), OPAQUE + "\n", "toy-agent", ""]
+)
 def test_a_name_that_is_not_opaque_is_refused(name: str) -> None:
     lint_name(OPAQUE, forbidden=["toy"])
     with pytest.raises(UsageError) as caught:

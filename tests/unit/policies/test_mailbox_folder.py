@@ -88,6 +88,33 @@ def test_a_name_that_is_that_of_another_answer_is_a_wrong_number(bench: Bench, n
     assert bench.events("wrong_index")[0]["file"] == f"act/{index:05d}.json"
 
 
+LEASE = (
+    "import fcntl, os, signal, sys; signal.signal(signal.SIGIO, signal.SIG_IGN)\n"
+    "handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT); os.write(handle, b'{}')\n"
+    "fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK); print('held', flush=True); sys.stdin.read()\n"
+)
+
+
+def test_an_answer_that_its_writer_holds_a_lease_on_is_refused_and_not_waited_for(bench: Bench) -> None:
+    place = bench.act / "00000.json"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", LEASE, str(bench.act / "x.tmp")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        if holder.stdout.readline() != "held\n":
+            pytest.skip("this disk knows no leases")
+        bench.acts = [lambda: (bench.act / "x.tmp").rename(place)]
+        with pytest.raises(PolicyFault) as caught:
+            bench.ask(look(0))
+        holder.kill()
+    assert caught.value.code == "invalid_response_schema"
+    assert "cannot be opened" in bench.events("response_refused")[0]["refusal"]
+
+
 # -- who holds a mailbox -----------------------------------------------------------------------------------------
 
 

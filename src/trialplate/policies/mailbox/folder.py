@@ -28,8 +28,8 @@ _OPAQUE = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[0-9]{5,7}\.json")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
-_CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO})
-"""How the system refuses to open what an actor has put there: anything else is no doing of the actor."""
+_CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO, errno.EAGAIN})
+"""How the system refuses to open what an actor has put there (EAGAIN: it holds a lease): else it is ours."""
 
 _CHUNK_BYTES = 1024 * 1024
 Identity = tuple[int, int, int, int]

@@ -36,7 +36,8 @@ _DATES = (
     rf"(?<![\d.])(?:{_DD}|[1-9])[-_./ ](?:{_MM}|[1-9])[-_./ ](?:{_YEAR}|\d\d)(?![\d.])",
     rf"(?<![\d.])(?:{_MM}|[1-9])[-_./ ](?:{_DD}|[1-9])[-_./ ](?:{_YEAR}|\d\d)(?![\d.])",
     rf"(?<!\d){_DD}{_MM}{_YEAR}(?!\d)|(?<!\d){_MM}{_DD}{_YEAR}(?!\d)",
-    rf"(?<![a-z]){_MONTH}[-_., ]*\d{{1,4}}(?!\d)|(?<!\d)\d{{1,2}}(?:st|nd|rd|th)?[-_., ]*{_MONTH}(?![a-z])",
+    rf"(?<![a-z]){_MONTH}[-_., ]*\d{{1,4}}(?!\d)",
+    rf"(?<!\d)\d{{1,2}}(?:st|nd|rd|th)?[-_., ]*(?:of)?[-_., ]*{_MONTH}(?![a-z])",
     r"(?<!\d)1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?(?!\d)",
 )
 _DATE = re.compile("|".join(_DATES))
@@ -78,7 +79,7 @@ def lint_actor(text: str, *, what: str, forbidden: Iterable[str] = (), known: st
 def lint_name(name: str, *, forbidden: Iterable[str] = ()) -> None:
     """Raise UsageError ``actor_label_leak`` unless a name is 32 hex digits that nobody chose for their meaning."""
     lint_actor(name, what="the actor's name", forbidden=forbidden)
-    if re.fullmatch(r"[0-9a-f]{32}", name) is None:
+    if re.fullmatch(r"[0-9a-f]{32}", name) is None or name.isdecimal():  # digits alone are a date with zeros behind
         raise UsageError(f"the actor's name is {name!r}: expected 32 random hex digits. {ADVICE}", code=CODE)
 
 
