@@ -3,148 +3,48 @@
 from __future__ import annotations
 
 import json
-import random
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mailbox_campaign import opaque_root
+from mailbox_threads import NAME, deciding, events, first_look, lock_toy, put, run_threads, scripted
 from trialplate import api
 from trialplate.canonical import env_seed, policy_seed
 from trialplate.errors import LockError, UsageError
-from trialplate.examples.clients.mailbox_actor import Decide, answer, hosting, serve
-from trialplate.lock import Lock
+from trialplate.examples.clients.mailbox_actor import answer
 from trialplate.policies.mailbox.instructions import examples_in
 from trialplate.policies.wire import strict_json
-from trialplate.record import Row
-from trialplate.run.mailbox_launch import Opened, actor_text, run_mailboxes
+from trialplate.run.mailbox_launch import actor_text, run_mailboxes
 from trialplate.store.view import read_campaign
-from trialplate.testing.toy import TOY, Scripted
-
-NAME = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
-PROTOCOL = """
-schema = "trialplate.protocol/1"
-name = "night-study"
-question = "Does the quiet arm carry the block?"
-run_class = "development"
-
-[suite]
-name = "toy"
-version = "1"
-scenarios = ["toy-001", "toy-002"]
-
-[[arms]]
-name = "quiet-arm"
-policy = "mailbox"
-
-[arms.as_suite]
-channels = ["hand", "block", "goal"]
-
-[[arms]]
-name = "same-here"
-policy = "control:scripted"
-
-[schedule]
-interrupted = "replace"
-
-[budgets]
-call_timeout_s = 5
-first_call_timeout_s = 5
-close_timeout_s = 1
-"""
-Act = Callable[[Path], object]
+from trialplate.testing.toy import TOY
 
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """An empty folder whose path says nothing: letters that make no word and no number."""
-    draw = random.SystemRandom()
-    place = Path(tempfile.gettempdir()) / "".join(draw.choice("bdfghkqz") for _ in range(16))
-    yield place
-    shutil.rmtree(place, ignore_errors=True)
-
-
-def _lock(folder: Path, *, budgets: str = "", **changes: str) -> Lock:
-    text = PROTOCOL + budgets
-    for found, put in changes.items():
-        text = text.replace(found, put)
-    protocol = folder.with_suffix(".toml")
-    protocol.write_text(text, encoding="utf-8")
-    return api.lock(api.load_protocol(protocol), into=folder / "lock.json")
-
-
-class Actors:
-    """Starts an actor for each mailbox that opens, as an orchestrator would, in a thread of its own."""
-
-    def __init__(self, act: Act) -> None:
-        self._act = act
-        self.opened: list[Opened] = []
-        self._threads: list[threading.Thread] = []
-
-    def __call__(self, opened: Opened) -> None:
-        self.opened.append(opened)
-        thread = threading.Thread(target=self._act, args=(opened.folder,), daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def join(self) -> None:
-        for thread in self._threads:
-            thread.join(timeout=20)
-            assert not thread.is_alive()
-
-
-def _run(lock: Lock, root: Path, act: Act, **more: Any) -> tuple[list[Row], Actors]:
-    actors = Actors(act)
-    run_mailboxes(lock, lock.path.parent, root=root, name=NAME, opened=actors, **more)
-    actors.join()
-    return list(read_campaign(lock.path.parent).rows), actors
-
-
-def _scripted(mailbox: Path) -> None:
-    serve(mailbox, hosting(Scripted(), mailbox), poll_s=0.002)
-
-
-def _deciding(decide: Decide) -> Act:
-    return lambda mailbox: serve(mailbox, decide, poll_s=0.002)
-
-
-def _events(row: Row, kind: str) -> list[dict[str, Any]]:
-    return [json.loads(event.detail) for event in row.events if event.kind == kind]
-
-
-def _put(mailbox: Path, name: str, message: Any) -> None:
-    staged = mailbox / "act" / f"{name}.tmp"
-    staged.write_text(json.dumps(message), encoding="utf-8")
-    staged.rename(mailbox / "act" / name)
-
-
-def _first(mailbox: Path) -> Any:
-    path = mailbox / "obs" / "00000.json"
-    while not path.exists():
-        time.sleep(0.002)
-    return json.loads(path.read_text(encoding="utf-8"))
+    """An empty folder whose path says nothing."""
+    with opaque_root() as place:
+        yield place
 
 
 # -- row 18 ----------------------------------------------------------------------------------------------------------
 
 
 def test_row_18_three_invalid_answers_use_up_three_calls_on_one_look(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c", budgets='invalid_action_handling = "feedback"\nmax_calls = 3\n')
+    lock = lock_toy(tmp_path / "c", budgets='invalid_action_handling = "feedback"\nmax_calls = 3\n')
     seen: list[Any] = []
 
     def wrong(observation: Any, pictures: Path) -> dict[str, Any]:
         seen.append(observation)
         return {"chunk": {"vectors": [[0.0, 7.0]]}}
 
-    rows, _ = _run(lock, root, _deciding(wrong))
+    rows, _ = run_threads(lock, root, deciding(wrong))
     for row in rows:
         assert (row.fault_code, row.control_steps, row.calls) == ("call_budget_exhausted", 0, 3)
     first = seen[:3]
@@ -164,9 +64,9 @@ def test_row_18_three_invalid_answers_use_up_three_calls_on_one_look(tmp_path: P
 def test_row_38_a_mailbox_gives_the_actions_and_results_of_the_same_policy_in_process(
     tmp_path: Path, root: Path
 ) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     api.run(lock)
-    rows, _ = _run(lock, root, _scripted, resume=True)
+    rows, _ = run_threads(lock, root, scripted, resume=True)
     rows.sort(key=lambda row: row.scenario)
     by_arm = {arm: [row for row in rows if row.arm == arm] for arm in ("quiet-arm", "same-here")}
     pairs = list(zip(by_arm["quiet-arm"], by_arm["same-here"], strict=True))
@@ -191,20 +91,20 @@ def test_row_38_a_mailbox_gives_the_actions_and_results_of_the_same_policy_in_pr
 def test_row_43_a_file_that_is_never_renamed_is_ignored_and_a_late_one_is_recorded(
     tmp_path: Path, root: Path
 ) -> None:
-    lock = _lock(tmp_path / "c", **{"call_timeout_s = 5": "call_timeout_s = 0.3"})
+    lock = lock_toy(tmp_path / "c", **{"call_timeout_s = 5": "call_timeout_s = 0.3"})
 
     def late(mailbox: Path) -> None:
-        observation = _first(mailbox)
+        observation = first_look(mailbox)
         good = answer(observation, {"chunk": {"vectors": [[1.0, 1.0]]}})
         (mailbox / "act" / "00000.json.tmp").write_text(json.dumps(good), encoding="utf-8")
         while not (mailbox / "done.json").exists():
             time.sleep(0.002)
-        _put(mailbox, "00000.json", good)
+        put(mailbox, "00000.json", good)
 
-    rows, actors = _run(lock, root, late)
+    rows, actors = run_threads(lock, root, late)
     for row in rows:
         assert (row.fault_code, row.control_steps) == ("policy_timeout", 0)
-        (event,) = _events(row, "late_response")
+        (event,) = events(row, "late_response")
         assert event["file"] == "act/00000.json"
         assert len(event["sha256"]) == 64
     assert [json.loads((item.folder / "done.json").read_bytes()) for item in actors.opened] == [
@@ -214,40 +114,40 @@ def test_row_43_a_file_that_is_never_renamed_is_ignored_and_a_late_one_is_record
 
 @pytest.mark.parametrize("handling", ["terminal", "feedback"])
 def test_row_43_a_link_is_refused_by_mode(tmp_path: Path, root: Path, handling: str) -> None:
-    lock = _lock(tmp_path / "c", budgets=f'invalid_action_handling = "{handling}"\nmax_calls = 2\n')
+    lock = lock_toy(tmp_path / "c", budgets=f'invalid_action_handling = "{handling}"\nmax_calls = 2\n')
 
     def link(mailbox: Path) -> None:
-        observation = _first(mailbox)
+        observation = first_look(mailbox)
         good = mailbox / "scratch.json"
         good.write_text(json.dumps(answer(observation, {"chunk": {"vectors": [[1.0, 1.0]]}})), encoding="utf-8")
         (mailbox / "act" / "00000.json").symlink_to(good)
 
     if handling == "feedback":
-        lock = _lock(
+        lock = lock_toy(
             tmp_path / "d",
             budgets='invalid_action_handling = "feedback"\nmax_calls = 2\n',
             **{"call_timeout_s = 5": "call_timeout_s = 0.3"},
         )
-    rows, _ = _run(lock, root, link)
+    rows, _ = run_threads(lock, root, link)
     for row in rows:
         assert row.control_steps == 0
-        assert _events(row, "response_refused")[0]["refusal"] == "a symbolic link"
+        assert events(row, "response_refused")[0]["refusal"] == "a symbolic link"
         expected = ("invalid_response_schema", 1) if handling == "terminal" else ("policy_timeout", 2)
         assert (row.fault_code, row.calls) == expected
 
 
 @pytest.mark.parametrize("handling", ["terminal", "feedback"])
 def test_row_43_a_wrong_number_is_recorded_by_mode(tmp_path: Path, root: Path, handling: str) -> None:
-    lock = _lock(tmp_path / "c", budgets=f'invalid_action_handling = "{handling}"\nmax_calls = 4\n')
+    lock = lock_toy(tmp_path / "c", budgets=f'invalid_action_handling = "{handling}"\nmax_calls = 4\n')
 
     def skip(mailbox: Path) -> None:
-        first = _first(mailbox)
-        _put(mailbox, "00000.json", answer(first, {"chunk": {"vectors": [[0.5, -1.0]]}}))
+        first = first_look(mailbox)
+        put(mailbox, "00000.json", answer(first, {"chunk": {"vectors": [[0.5, -1.0]]}}))
         second = mailbox / "obs" / "00001.json"
         while not second.exists():
             time.sleep(0.002)
         look = json.loads(second.read_text(encoding="utf-8"))
-        _put(mailbox, "00002.json", {**answer(look, {"chunk": {"vectors": [[1.0, 1.0]]}}), "call_index": 2})
+        put(mailbox, "00002.json", {**answer(look, {"chunk": {"vectors": [[1.0, 1.0]]}}), "call_index": 2})
         if handling == "feedback":
             third = mailbox / "obs" / "00002.json"
             while not third.exists():
@@ -255,11 +155,11 @@ def test_row_43_a_wrong_number_is_recorded_by_mode(tmp_path: Path, root: Path, h
             told = json.loads(third.read_text(encoding="utf-8"))
             assert told["issue"]["code"] == "invalid_response_schema"
             assert told["observation_id"] == look["observation_id"]
-            _put(mailbox, "00002.json", answer(told, {"stop": {"reason": None}}))
+            put(mailbox, "00002.json", answer(told, {"stop": {"reason": None}}))
 
-    rows, _ = _run(lock, root, skip)
+    rows, _ = run_threads(lock, root, skip)
     for row in rows:
-        (event,) = _events(row, "wrong_index")
+        (event,) = events(row, "wrong_index")
         assert (event["file"], event["due"]) == ("act/00002.json", 1)
         assert row.control_steps == 1  # nothing but the first answer moved anything
         expected = ("fault", "invalid_response_schema") if handling == "terminal" else ("policy_stop", None)
@@ -289,7 +189,7 @@ def test_row_43_a_wrong_number_is_recorded_by_mode(tmp_path: Path, root: Path, h
 def test_row_44_a_launch_that_tells_the_actor_anything_is_refused(
     tmp_path: Path, root: Path, changed: dict[str, str]
 ) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     place = root / changed.pop("under", "q")
     if place.name == "link":  # the link says nothing, where it leads does
         (root / "toy").mkdir(parents=True)
@@ -303,7 +203,7 @@ def test_row_44_a_launch_that_tells_the_actor_anything_is_refused(
 
 
 def test_row_44_the_command_refuses_with_exit_code_2(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     command = ["mailbox", "run", str(lock.path), "--root", str(root / "toy"), "--out", str(tmp_path / "c"), "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "trialplate.cli", *command], capture_output=True, text=True, check=False, timeout=60
@@ -313,7 +213,7 @@ def test_row_44_the_command_refuses_with_exit_code_2(tmp_path: Path, root: Path)
 
 
 def test_row_44_a_root_that_was_used_is_refused(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     (root / NAME).mkdir(parents=True)
     with pytest.raises(UsageError) as caught:
         run_mailboxes(lock, tmp_path / "c", root=root, name=NAME)
@@ -324,8 +224,8 @@ def test_row_44_a_root_that_was_used_is_refused(tmp_path: Path, root: Path) -> N
 
 
 def test_nothing_that_an_actor_can_read_tells_what_it_is_part_of(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c")
-    _, actors = _run(lock, root, _scripted)
+    lock = lock_toy(tmp_path / "c")
+    _, actors = run_threads(lock, root, scripted)
     assert len(actors.opened) == 2
     forbidden = {"toy", "night", "quiet", "same-here", "scripted", "trial_", lock.sha256}
     forbidden |= {item.id for item in TOY.scenarios()} | {item.variant for item in TOY.scenarios()}
@@ -350,7 +250,7 @@ def test_nothing_that_an_actor_can_read_tells_what_it_is_part_of(tmp_path: Path,
 
 
 def test_row_45_the_examples_that_an_actor_is_given_are_taken_by_a_real_run(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     text = actor_text(lock, host="localhost", mailbox=str(root / NAME)).text
     chunk, stop = (json.loads(block) for block in examples_in(text))
 
@@ -358,7 +258,7 @@ def test_row_45_the_examples_that_an_actor_is_given_are_taken_by_a_real_run(tmp_
         example = chunk if observation["call_index"] == 0 else stop
         return {key: example[key] for key in ("chunk", "stop") if key in example}
 
-    rows, _ = _run(lock, root, _deciding(copy))
+    rows, _ = run_threads(lock, root, deciding(copy))
     assert [(row.termination, row.control_steps, row.calls) for row in rows] == [("policy_stop", 1, 2)] * 2
 
 
@@ -367,7 +267,7 @@ def test_row_45_an_example_with_action_in_the_place_of_vectors_stops_every_launc
 ) -> None:
     from trialplate.policies.mailbox import instructions
 
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     good = instructions.example_chunk
     monkeypatch.setattr(
         instructions, "example_chunk", lambda action: {**good(action), "chunk": {"action": [[0.0, 0.0]]}}
@@ -394,12 +294,12 @@ def _cli(*arguments: str | Path, expect: int = 0) -> dict[str, Any]:
 
 def test_row_46_a_leak_is_kept_counted_marked_and_never_run_again(tmp_path: Path, root: Path) -> None:
     folder = tmp_path / "c"
-    lock = _lock(folder)
+    lock = lock_toy(folder)
     api.run(lock)
-    rows, actors = _run(lock, root, _scripted, resume=True)
+    rows, actors = run_threads(lock, root, scripted, resume=True)
     before = [(outcome.trial_id, outcome.status) for outcome in api.score(folder)]
     leaked = next(row for row in rows if row.arm == "quiet-arm")
-    (opened,) = _events(leaked, "mailbox_opened")
+    (opened,) = events(leaked, "mailbox_opened")
     record = _cli("disclose", folder, "--attempt", opened["mailbox"], "--what", "the task's name stood in the label")
     assert record["attempt"] == f"{leaked.trial_id}-0"
     assert record["kept"] is True
@@ -418,7 +318,7 @@ def test_row_46_a_leak_is_kept_counted_marked_and_never_run_again(tmp_path: Path
 
 def test_row_46_a_correction_is_recorded_beside_the_lock_and_not_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    lock = _lock(folder)
+    lock = lock_toy(folder)
     api.run(lock)
     whole = lock.path.read_bytes()
     record = _cli("cutover", folder, "--first-attempt", "000003", "--change", "labels are random from here on")
@@ -431,7 +331,7 @@ def test_row_46_a_correction_is_recorded_beside_the_lock_and_not_in_it(tmp_path:
 @pytest.mark.parametrize("attempt", ["000099-0", "000099", "3", "f" * 32, "../lock.json"])
 def test_row_46_a_leak_on_an_attempt_that_is_not_there_is_refused(tmp_path: Path, attempt: str) -> None:
     folder = tmp_path / "c"
-    api.run(_lock(folder))
+    api.run(lock_toy(folder))
     before = (folder / "journal.jsonl").read_bytes()
     _cli("disclose", folder, "--attempt", attempt, "--what", "x", expect=2)
     assert (folder / "journal.jsonl").read_bytes() == before
@@ -441,7 +341,7 @@ def test_row_46_a_leak_on_an_attempt_that_is_not_there_is_refused(tmp_path: Path
 
 
 def test_the_command_prints_the_text_once_and_then_only_folders(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     command = ["mailbox", "run", str(tmp_path / "c"), "--root", str(root), "--out", str(tmp_path / "c")]
     command += ["--recording", "minimal", "--name", NAME]
     with subprocess.Popen(
@@ -454,7 +354,7 @@ def test_the_command_prints_the_text_once_and_then_only_folders(tmp_path: Path, 
             printed += line
             name = line.strip().rpartition("/")[2]
             if re.fullmatch(r"[0-9a-f]{32}", name) and line.startswith(str(root)):
-                _scripted(root / name)
+                scripted(root / name)
                 served.append(line.strip())
     assert len(served) == 2
     text = actor_text(lock, host="localhost", mailbox=served[0])
@@ -462,14 +362,14 @@ def test_the_command_prints_the_text_once_and_then_only_folders(tmp_path: Path, 
     assert printed == f"{text.text}\n{identity}\n" + "".join(f"{folder}\n" for folder in served)
     rows = [row for row in read_campaign(tmp_path / "c").rows if row.arm == "quiet-arm"]
     for row, folder in zip(rows, served, strict=True):
-        (opened,) = _events(row, "mailbox_opened")
+        (opened,) = events(row, "mailbox_opened")
         own = actor_text(lock, host="localhost", mailbox=folder)
         assert opened["rendered_sha256"] == own.rendered_sha256
         assert (opened["template_sha256"], opened["name"]) == (own.template_sha256, NAME)
 
 
 def test_the_text_for_one_mailbox_is_printed_word_by_word(tmp_path: Path, root: Path) -> None:
-    lock = _lock(tmp_path / "c")
+    lock = lock_toy(tmp_path / "c")
     shown = _cli("actor", "instructions", lock.path, "--host", "localhost", "--mailbox", root / NAME)
     text = actor_text(lock, host="localhost", mailbox=str(root / NAME))
     assert shown["text"] == text.text
@@ -478,7 +378,7 @@ def test_the_text_for_one_mailbox_is_printed_word_by_word(tmp_path: Path, root: 
 
 
 def test_a_lock_without_a_mailbox_arm_is_refused(tmp_path: Path, root: Path) -> None:
-    lock = _lock(
+    lock = lock_toy(
         tmp_path / "c",
         **{'policy = "mailbox"\n\n[arms.as_suite]\nchannels = ["hand", "block", "goal"]': 'policy = "control:null"'},
     )
