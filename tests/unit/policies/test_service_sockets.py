@@ -228,3 +228,15 @@ def test_a_socket_outlives_the_deadline_for_headers(run: ServedRun, monkeypatch:
         shown = actor.ask("observe")
         threading.Event().wait(0.6)
         assert actor.ask(decision(shown))["accepted"] is True
+
+
+def test_a_driver_that_closes_a_past_episode_hears_it_and_goes_on(run: ServedRun) -> None:
+    with _open(run, "/v1/ws", token=TOKEN) as driver:
+        driver.ask(HELLO)
+        driver.ask(REGISTER)
+        past = driver.ask("start")["episode"]
+        close = {"protocol": PROTOCOL, "type": "close", "episode": past}
+        assert driver.ask(close)["reason"] == "aborted"
+        assert driver.ask("start")["episode"] != past
+        assert driver.ask(close)["code"] == "unknown_episode"
+        assert driver.ask("status")["state"] == "running"

@@ -33,7 +33,6 @@ MAX_SOCKETS = 4
 GRACE_S = 60.0
 _DRIVERS = "management"
 _NORMAL, _GOING_AWAY, _UNREADABLE = 1000, 1001, 1003
-_LAST = frozenset({"unknown_episode", "shutting_down"})
 
 Handle = Callable[[Any], Awaitable[dict[str, Any]]]
 
@@ -42,13 +41,14 @@ Handle = Callable[[Any], Awaitable[dict[str, Any]]]
 class _Side:
     """Who is at the other end: how large its frames may be, how long it may be silent, and what it may ask for.
 
-    ``lost``: told of a frame that cannot be read.
+    ``lost``: told of a frame that cannot be read. ``last``: after these codes there is nothing more to say.
     """
 
     max_bytes: int
     silence_s: float
     handle: Handle
     lost: Callable[[TrialplateError], Awaitable[None]]
+    last: tuple[str, ...]
 
 
 class Sockets:
@@ -74,7 +74,8 @@ class Sockets:
         async def lost(fault: TrialplateError) -> None:
             await self._desk.unreadable(self._desk.episode(id_), fault)
 
-        side = _Side(self._desk.decision_bytes, self._desk.thinking_s + GRACE_S, handle, lost)
+        last = ("unknown_episode", "shutting_down")
+        side = _Side(self._desk.decision_bytes, self._desk.thinking_s + GRACE_S, handle, lost, last)
         await self._serve(socket, id_, side)
 
     async def management(self, socket: WebSocket) -> None:
@@ -87,7 +88,8 @@ class Sockets:
         async def lost(_: TrialplateError) -> None:
             return None
 
-        await self._serve(socket, _DRIVERS, _Side(MANAGEMENT_BYTES, DAY_S, self._of_driver, lost))
+        side = _Side(MANAGEMENT_BYTES, DAY_S, self._of_driver, lost, ("shutting_down",))
+        await self._serve(socket, _DRIVERS, side)
 
     # -- one request -----------------------------------------------------------------------------------------------
 
@@ -181,7 +183,7 @@ async def _converse(socket: WebSocket, side: _Side) -> None:
         except TrialplateError as fault:
             reply = error_of(fault)
         await _send(socket, reply, number)
-        if reply.get("code") in _LAST:
+        if reply.get("code") in side.last:
             await socket.close(_NORMAL)
             return
 
