@@ -117,9 +117,7 @@ def _expected(view: CampaignView, row: Row, scenario: Scenario, registration_sha
 def _counted(trace: Trace, *, replan_interval: int) -> dict[str, int]:
     """Return what a row must say about the calls that its trace records."""
     calls, keys = trace.calls, ("proposed", "executed", "dropped", "discarded")
-    sums = {
-        key: sum(int(call[key] or 0) for call in calls) for key in ("proposed", "executed", "dropped", "discarded")
-    }
+    sums = {key: sum(int(call[key] or 0) for call in calls) for key in keys}
     return {
         "calls": len(calls),
         "control_steps": trace.steps,

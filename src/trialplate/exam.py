@@ -190,7 +190,10 @@ def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -
     blockers = set(claim_blockers(analysis, view.lock_document, view=view)) - {"not_qualified"}
     blockers |= set(qualification_blockers(view.lock_document, qualification))
     found = {item.code for item in verify_campaign(folder, ignore=("claims.json",)).findings}
-    if found - {"exploratory_registration"}:  # that one is a blocker of its own, and no damage
+    said = {"exploratory_registration"}  # a blocker of its own, and no damage
+    if "incomplete_coverage" in blockers:
+        said.add("coverage_incomplete")
+    if found - said:
         blockers.add("integrity")
     lock = Lock(view.lock_document, view.lock_sha256, folder / "lock.json")
     claims = api.judge(analysis, lock, blockers=sorted(blockers))

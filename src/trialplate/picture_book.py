@@ -49,6 +49,7 @@ def write_report(
         identity=identity_facts(view),
         latency=latencies(view),
         exploratory={name: sorted(digests) for name, digests in sorted(declared_registrations(view).items())},
+        addresses=addresses(view),
         changes=tuple(
             Change(first_attempt=attempt_id(*cutover.first_attempt), change=cutover.change, at=cutover.at)
             for cutover in view.cutovers
@@ -56,6 +57,16 @@ def write_report(
     )
     build_report(data, to=to)
     return to
+
+
+def addresses(view: CampaignView) -> dict[str, list[str]]:
+    """Return arm -> the addresses that runs of a campaign asked it at, instead of that of the lock."""
+    found: dict[str, set[str]] = {}
+    for record in view.records:
+        if record["type"] in ("run.open", "run.resume"):
+            for name, address in (record["data"].get("addresses") or {}).items():
+                found.setdefault(name, set()).add(str(address))
+    return {name: sorted(listed) for name, listed in sorted(found.items())}
 
 
 def suite_facts(suite: Suite) -> SuiteFacts:

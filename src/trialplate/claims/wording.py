@@ -165,6 +165,10 @@ TEMPLATES: Mapping[str, str] = {
     "warn_exploratory": (
         "{arms}: run under another identity than the locked one. The run is exploratory and licenses no claim."
     ),
+    "warn_halted": (
+        "{arm} was halted: its first three trials all ended with {code} before any control ({meaning}). It was never"
+        " tested, and has no success rate. The first one said: {message}"
+    ),
     "warn_artifact": "{arm} has no success rate: {reasons}.",
     "warn_run_class": "This run is registered as {run_class}. Nothing in it can support a claim.",
     "warn_null": "The {role} control {arm} passed {k} of {n} and must pass none: the scorer can be satisfied by it.",
@@ -175,8 +179,8 @@ TEMPLATES: Mapping[str, str] = {
         "Pooled rates and domain means order {a} and {b} differently: read the domains, not the total."
     ),
     "warn_families": (
-        "Episodes of {arm} share families, so intervals that assume independence are too narrow: with families as"
-        " units the interval is {low} to {high} (Korn-Graubard, {families} families)."
+        "Episodes share families, so intervals that assume independence are too narrow. With families as units"
+        " (Korn-Graubard): {listing}."
     ),
     "warn_families_undefined": (
         "Episodes of {arm} share families, so intervals that assume independence are too narrow; an interval with"
@@ -205,7 +209,9 @@ TEMPLATES: Mapping[str, str] = {
     "macro_note": (
         "Macro is the mean of the domain rates: each domain counts the same, however many scenarios it has."
     ),
-    "gallery_note": "Every attempt that did not pass, by arm and by the first stage that it did not pass.",
+    "gallery_note": (
+        "Every attempt that did not pass, by arm, and by the first stage that it did not pass or what ended it."
+    ),
     "nothing_failed": "Every recorded attempt of {arm} passed.",
     "tested_note": (
         "Who each arm is, as far as anybody can tell. What the harness saw itself is marked verified; the rest is the"
@@ -225,6 +231,12 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "blind": "no leak disclosed",
     "compromised": "compromised on {compromised} of {initiated}",
+    "leak": "{arm}, trial {trial}: {what}",
+    "leaks_note": (
+        "Leaks of identifying context that were disclosed. Each attempt stays counted, is not blind, and was not run"
+        " again."
+    ),
+    "asked_at": "In this run it was asked at {addresses}.",
     "change": "From attempt {first_attempt} on: {change} ({at})",
     "identity_note": (
         "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"

@@ -82,10 +82,10 @@ def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) 
 
     drawn = Table(title=title, title_justify="left")
     for name in header:
-        drawn.add_column(name)
+        drawn.add_column(name, overflow="fold")  # a name that is cut short is another name
     for row in rows:
         drawn.add_row(*(Text(plain(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 120).print(drawn)
+    Console(width=None if sys.stdout.isatty() else 160).print(drawn)
 
 
 def plain(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import NO, YES, emit, progress_bar
+from trialplate.cli.output import NO, YES, emit, plain, progress_bar
 from trialplate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def tell_run(
         "errors": errors,
         "changed_inputs": list(done.changed_inputs),
         "stopped_by": done.stopped_by,
+        "halted": _halted(done.folder) if done.stopped_by == "systematic_error" else {},
         **(more or {}),
     }
     say = partial(print, file=stream)
@@ -120,9 +121,9 @@ def tell_run(
         say(f"{done.folder}: {done.initiated} attempts for {done.planned} trials, {errors} ERROR")
         if done.changed_inputs:
             say(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
-        elif done.stopped_by == "systematic_error":
-            say("HALTED: the first attempts of an arm all failed alike before any control; see their messages")
-        elif not done.complete:
+        for arm, message in facts["halted"].items():
+            say(plain(f"HALTED {arm}: its first three trials all failed alike before any control: {message}"))
+        if not (done.complete or done.changed_inputs or facts["halted"]):
             say("incomplete; continue with --resume")
         say(f"journal head {journal_head(done.folder)}\nKeep this digest outside: it proves what was recorded.")
 
@@ -135,6 +136,21 @@ def journal_head(folder: Path) -> str:
     from trialplate.store.view import read_campaign
 
     return read_campaign(folder).head.head_sha256
+
+
+def _halted(folder: Path) -> dict[str, str]:
+    """Return the arms under test that were halted, each with what its first trial ended with."""
+    from trialplate.record.halting import systematic_error
+    from trialplate.store.view import read_campaign
+
+    view = read_campaign(folder)
+    found = {}
+    for arm in (arm["name"] for arm in view.lock_document["arms"] if arm["role"] == "arm"):
+        rows = [row for row in view.rows if row.arm == arm]
+        code = systematic_error(rows)
+        if code is not None:
+            found[arm] = f"{code}: {rows[0].fault_message}"
+    return found
 
 
 def _error_count(folder: Path) -> int:

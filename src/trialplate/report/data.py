@@ -64,7 +64,7 @@ class ReportData:
     that passed need none. ``identity``: further named digests and facts that are not in the lock, such as the journal
     head, the results file or the qualification. ``latency``: arm -> how long it took; wall clock, so it stands in no
     other result. ``exploratory``: arm -> the identities it was run under that are not the locked one. ``changes``:
-    what the operator recorded beside the lock.
+    what the operator recorded beside the lock. ``addresses``: arm -> where else it was asked.
     """
 
     lock: Mapping[str, Any]
@@ -78,3 +78,4 @@ class ReportData:
     latency: Mapping[str, Latency] = field(default_factory=dict)
     exploratory: Mapping[str, Sequence[str]] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -39,18 +39,24 @@ def gallery(data: ReportData) -> list[dict[str, Any]]:
 
 def _group_key(outcome: Outcome, order: Sequence[str]) -> tuple[int, int, str]:
     rank = _STATUS_ORDER.index(outcome.status)
-    if outcome.status is Status.FAIL and outcome.first_failed_stage in order:
+    if _at_stage(outcome) and outcome.first_failed_stage in order:
         return rank, order.index(outcome.first_failed_stage), ""
     return rank, len(order), outcome.reason
+
+
+def _at_stage(outcome: Outcome) -> bool:
+    """Whether an attempt came to an end by itself and missed a stage; else a fault or a refusal ended it."""
+    return outcome.reason == "stage_not_passed" and outcome.first_failed_stage is not None
 
 
 def _group(outcomes: Sequence[Outcome], data: ReportData) -> dict[str, Any]:
     first = outcomes[0]
     meanings = dict(data.suite.stages)
-    failed = first.status is Status.FAIL and first.first_failed_stage is not None
+    failed = _at_stage(first)
     return {
         "status": first.status.value,
         "title": first.first_failed_stage if failed else first.reason,
+        "by": "at" if failed else "by",
         "meaning": meanings.get(str(first.first_failed_stage)) if failed else say.OUTCOME_REASONS.get(first.reason),
         "cards": [_card(outcome, data.media.get(outcome.trial_id)) for outcome in outcomes],
     }

@@ -7,10 +7,9 @@ from typing import Any
 
 from trialplate.claims import Claim, Verdict
 from trialplate.claims import wording as say
+from trialplate.report.cautions import ALL_OR_NOTHING, warnings
 from trialplate.report.data import ReportData
 from trialplate.scoring.analysis import ArmAnalysis
-
-ALL_OR_NOTHING = {"null": "none", "exploit": "none", "oracle": "all"}
 
 
 def arm_facts(data: ReportData) -> dict[str, Mapping[str, Any]]:
@@ -36,7 +35,7 @@ def headline(data: ReportData) -> dict[str, Any]:
         "claims": [(c.name, c.verdict.value) for c in data.claims] if len(data.claims) > 1 else [],
         "arms": [_card(arm, facts[arm.arm], data.analysis.confidence) for arm in tested],
         "controls": [_control(arm, facts[arm.arm]) for arm in controls],
-        "warnings": _warnings(data, facts, tested),
+        "warnings": warnings(data, facts, tested),
         "meta": _meta(data),
     }
 
@@ -133,73 +132,3 @@ def _control(arm: ArmAnalysis, facts: Mapping[str, Any]) -> dict[str, Any]:
         "state": arm.state,
         "privileged": facts["privileged"],
     }
-
-
-def _warnings(data: ReportData, facts: Mapping[str, Mapping[str, Any]], tested: Sequence[ArmAnalysis]) -> list[str]:
-    found = []
-    run_class = data.lock["protocol"]["run_class"]
-    if run_class != "confirmatory":
-        found.append(say.sentence("warn_run_class", run_class=run_class))
-    profiles = {facts[arm.arm]["profile"] for arm in tested}
-    if len(profiles) > 1:
-        listing = ", ".join(f"{arm.arm} sees {facts[arm.arm]['profile']}" for arm in tested)
-        found.append(say.sentence("warn_profiles", listing=listing))
-    if data.exploratory:
-        found.append(say.sentence("warn_exploratory", arms=", ".join(data.exploratory)))
-    for arm in data.analysis.arms:
-        found += _arm_warnings(arm, facts[arm.arm]["role"])
-    for arm in tested:
-        found += _conduct_warnings(arm)
-    for pair in data.analysis.comparisons:
-        if pair.reversal:
-            found.append(say.sentence("warn_reversal", a=pair.a, b=pair.b))
-    return found
-
-
-def _arm_warnings(arm: ArmAnalysis, role: str) -> list[str]:
-    found = []
-    counts = arm.counts
-    if arm.state == "ERROR":
-        found.append(say.sentence("warn_artifact", arm=arm.arm, reasons=say.explained(arm.state_reasons)))
-    if counts.errored and arm.rate.rate is not None:
-        low, high = say.interval_ends(arm.bounds.error_low, arm.bounds.error_high)
-        errors = {"errored": counts.errored, "measured": counts.measured, "low": low, "high": high}
-        found.append(say.sentence("warn_errors", arm=arm.arm, **errors))
-    if counts.excluded:
-        found.append(say.sentence("warn_excluded", arm=arm.arm, excluded=counts.excluded, initiated=counts.initiated))
-    numbers = {"role": role, "arm": arm.arm, "k": counts.passed, "n": counts.n}
-    if ALL_OR_NOTHING.get(role) == "none" and counts.passed:
-        found.append(say.sentence("warn_null", **numbers))
-    if ALL_OR_NOTHING.get(role) == "all" and arm.state == "COMPLETE" and counts.passed < counts.n:
-        found.append(say.sentence("warn_oracle", **numbers))
-    families = arm.families
-    if families.counts and families.korn_graubard_low is not None:
-        low, high = say.interval_ends(families.korn_graubard_low, families.korn_graubard_high)
-        found.append(say.sentence("warn_families", arm=arm.arm, low=low, high=high, families=families.families))
-    elif families.counts and arm.state == "COMPLETE":
-        reasons = say.explained((str(families.reason),))
-        found.append(say.sentence("warn_families_undefined", arm=arm.arm, reasons=reasons))
-    return found
-
-
-def _conduct_warnings(arm: ArmAnalysis) -> list[str]:
-    """Return what is odd about how an arm under test went about it; of a control it is known."""
-    if arm.conduct is None:
-        return []
-    found = []
-    if arm.conduct.compromised:
-        counts = {"compromised": arm.conduct.compromised, "initiated": arm.counts.initiated}
-        found.append(say.sentence("warn_compromised", arm=arm.arm, **counts))
-    for code, name in (("constant_dimension", "warn_constant"), ("looks_normalised", "warn_normalised")):
-        scalars = [
-            f"{warning.scalar} ({_range(warning.low, warning.high)})"
-            for warning in arm.conduct.warnings
-            if warning.code == code
-        ]
-        if scalars:
-            found.append(say.sentence(name, arm=arm.arm, scalars=", ".join(scalars)))
-    return found
-
-
-def _range(low: float, high: float) -> str:
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

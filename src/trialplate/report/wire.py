@@ -15,6 +15,7 @@ from trialplate.report.headline import arm_facts, is_control
 from trialplate.scoring.analysis import ArmAnalysis, ArmConduct, Metered
 from trialplate.scoring.conduct import USAGE_MEMBERS
 from trialplate.spec.schemes import scheme_of
+from trialplate.store.disclosures import COMPROMISED
 
 _ITEMS = {
     "model": "Model",
@@ -22,6 +23,7 @@ _ITEMS = {
     "normalization": "Normalisation",
     "policy_source": "Policy source",
     "preprocess_sha256": "Preprocessing",
+    "server_metadata_sha256": "Server metadata",
 }
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SPECS = {
@@ -43,6 +45,7 @@ def wire(data: ReportData) -> dict[str, Any]:
             _took(arm, conduct, data.latency.get(arm.arm), control=is_control(facts[arm.arm]))
             for arm, conduct in conducts
         ],
+        "leaks": _leaks(data),
         "changes": [
             say.sentence("change", first_attempt=change.first_attempt, change=change.change, at=change.at)
             for change in data.changes
@@ -54,7 +57,7 @@ def _arm(facts: Mapping[str, Any], data: ReportData) -> dict[str, Any]:
     """Return one arm. Each identity item is (name, text, ``verified``, ``told`` or ``unknown``)."""
     registration, contract, declared = facts["registration"], facts["contract"], facts["declares"]
     scheme = scheme_of(facts["policy"])
-    others = data.exploratory.get(facts["name"], ())
+    others, asked = data.exploratory.get(facts["name"], ()), data.addresses.get(facts["name"], ())
     return {
         "name": facts["name"],
         "control": is_control(facts),
@@ -63,7 +66,9 @@ def _arm(facts: Mapping[str, Any], data: ReportData) -> dict[str, Any]:
         "kind": registration["kind"].replace("_", " "),
         "declared_by": declared["declared_by"],
         "exploratory": say.sentence("exploratory", digests=", ".join(others)) if others else None,
-        "items": [_item(title, key, registration) for key, title in _ITEMS.items()] + _roles(registration),
+        "asked_at": say.sentence("asked_at", addresses=", ".join(asked)) if asked else None,
+        "items": [_item(title, key, registration) for key, title in _ITEMS.items() if _applies(key, registration)]
+        + _roles(registration),
         "adapters": [_adapter(number, adapter) for number, adapter in enumerate(facts["adapters"], 1)],
         "adapters_note": say.sentence("adapters_note" if facts["adapters"] else "no_adapters"),
         "channels": _channels(declared["expects"]),
@@ -72,6 +77,22 @@ def _arm(facts: Mapping[str, Any], data: ReportData) -> dict[str, Any]:
         "specs": [(title, contract[key]) for key, title in _SPECS.items()]
         + [("Registration", facts["registration_sha256"])],
     }
+
+
+def _applies(key: str, registration: Mapping[str, Any]) -> bool:
+    """Whether an item can be asked of an arm at all; an unknown that could be known is always shown."""
+    return registration[key] is not None or registration[f"{key}_reason"] != "not_applicable"
+
+
+def _leaks(data: ReportData) -> list[str]:
+    """Return every disclosed leak: what an actor could read, and on which attempt."""
+    return [
+        say.sentence("leak", arm=outcome.arm, trial=outcome.trial_id, what=note.removeprefix(f"{COMPROMISED}; "))
+        for outcome in data.outcomes
+        if outcome.blinding == "compromised"
+        for note in outcome.notes
+        if note.startswith(COMPROMISED)
+    ]
 
 
 def _item(title: str, key: str, registration: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -83,7 +104,7 @@ def _item(title: str, key: str, registration: Mapping[str, Any]) -> tuple[str, s
     parts = [
         f"{name.replace('_', ' ')} {_shown(item)}" if name not in ("name", "ref", "module") else _shown(item)
         for name, item in value.items()
-        if item is not None and name != "verified" and not name.endswith("_reason")
+        if item is not None and item != {} and name != "verified" and not name.endswith("_reason")
     ]
     return title, " · ".join(parts), "verified" if value["verified"] else "told"
 

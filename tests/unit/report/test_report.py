@@ -156,7 +156,7 @@ def test_a_development_run_says_that_it_can_support_nothing() -> None:
 def test_episodes_that_share_families_are_warned_about_with_the_other_interval() -> None:
     grouped = [replace(o, family=f"f-{n % 17:02d}") for n, o in enumerate(only("vla-small"))]
     html = render_report(report_data(grouped, roles={"vla-small": "arm"}, pictures=False))
-    assert "Episodes of vla-small share families" in html and "Korn-Graubard, 17 families" in html
+    assert "Episodes share families" in html and re.search(r"\(Korn-Graubard\): vla-small .* \(17 families\)", html)
 
 
 def test_every_claim_is_printed_in_its_only_permitted_sentence() -> None:
@@ -309,6 +309,46 @@ def test_a_leak_and_an_exploratory_identity_are_said_at_the_top_and_at_the_arm()
 def test_a_number_that_never_changed_is_pointed_out_for_arms_under_test_only() -> None:
     head = between(full(), '<ul class="warnings"', "</ul>")
     assert "diffusion-7: these numbers never changed" in head and "null: these" not in head
+
+
+def test_what_is_odd_about_several_arms_in_the_same_way_is_said_once() -> None:
+    made = [replace(o, arm=arm) for arm in ("one", "two") for o in only("diffusion-7")]
+    made = [replace(o, trial_id=f"{n:06d}", family=f"f-{n % 17:02d}") for n, o in enumerate(made)]
+    head = between(
+        render_report(report_data(made, roles={"one": "arm", "two": "arm"})), '<ul class="warnings"', "</ul>"
+    )
+    assert head.count("share families") == head.count("never changed") == 1 and "one, two: these numbers" in head
+
+
+def test_a_halted_arm_is_said_to_be_halted_with_the_fault_and_what_it_said() -> None:
+    early = [
+        replace(
+            outcome("vla-large", n, climbed=0, ordinal=n), reason="policy_exception", termination="fault",
+            control_steps=0, notes=("no layer <head>",),
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    html = render_report(report_data(early, roles={"vla-large": "arm"}, pictures=False))
+    head = Page(between(html, '<ul class="warnings"', "</ul>") + "</ul>").text
+    assert "vla-large was halted: its first three trials all ended with policy_exception before any control" in head
+    assert "The first one said: no layer <head>" in head
+    assert "by <b>policy_exception</b>" in html and "at <b>reached</b>" not in html
+
+
+def test_a_leak_on_an_attempt_that_passed_is_told_with_what_could_be_read() -> None:
+    made = list(only("vla-large"))
+    passed = next(n for n, o in enumerate(made) if o.status == "PASS")
+    note = "blinding: compromised; the task <name> stood in a label"
+    made[passed] = replace(made[passed], blinding="compromised", notes=(note,))
+    html = render_report(report_data(made, roles={"vla-large": "arm"}, pictures=False))
+    assert f"<li>vla-large, trial {made[passed].trial_id}: the task &lt;name&gt; stood in a label</li>" in html
+    assert "<h3>Leaks</h3>" in html and "<h3>Leaks</h3>" not in full()
+
+
+def test_an_arm_that_was_asked_elsewhere_than_locked_says_where() -> None:
+    data = report_data(roles={"vla-small": "arm"}, pictures=False)
+    html = render_report(replace(data, addresses={"vla-small": ["ws://10.0.0.9:8000"]}))
+    assert "In this run it was asked at ws://10.0.0.9:8000." in html
 
 
 def test_a_change_of_practice_is_told_with_its_first_attempt() -> None:
