@@ -22,7 +22,7 @@ import numpy as np
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus, PayloadTooBig, WebSocketException
 from websockets.frames import BINARY, CLOSE, CONT, PONG, TEXT, Frame
-from websockets.protocol import CONNECTING, OPEN
+from websockets.protocol import CONNECTING, OPEN, SEND_EOF
 from websockets.uri import parse_uri
 
 from trialplate.policies.charging import recordable
@@ -35,7 +35,7 @@ MAX_FRAGMENTS = 4096
 LARGE_BYTES = 2**16
 """Messages from this size on are framed by ourselves, in place: the general way copies them four times."""
 
-_READ_BYTES = 2**16
+_READ_BYTES = 2**14
 _LOOK_S = 0.2
 """How long one look at what has arrived may take: a server that never stops sending cannot hold us there."""
 
@@ -167,12 +167,12 @@ class Line:
     # -- bytes ---------------------------------------------------------------------------------------------------
 
     def _flush(self, deadline_s: float) -> None:
-        for data in self._protocol.data_to_send():
-            if data:
-                self._send(data, deadline_s)
-            else:
-                with suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_WR)
+        parts = self._protocol.data_to_send()
+        if data := b"".join(parts):
+            self._send(data, deadline_s)
+        if SEND_EOF in parts:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
 
     def _send(self, data: bytes | memoryview, deadline_s: float) -> None:
         try:
