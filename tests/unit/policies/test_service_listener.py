@@ -158,6 +158,10 @@ def test_a_connection_that_rests_between_requests_stays(run: ServedRun, monkeypa
             threading.Event().wait(0.5)
 
 
+def test_a_connection_may_rest_for_as_long_as_a_policy_may_think(run: ServedRun) -> None:
+    assert run.listener._server.config.timeout_keep_alive > run.desk.thinking_s
+
+
 def test_a_body_that_drips_in_is_refused_after_a_while(run: ServedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "BODY_TIMEOUT_S", 0.3)
     with run.client() as driver:

@@ -13,7 +13,9 @@ from trialplate.errors import UsageError
 from trialplate.policies.service.connections import MAX_HEADER_BYTES, Connection, Socket
 
 PING_INTERVAL_S = 20.0
-KEEP_ALIVE_S = 75
+KEEP_ALIVE_S = 3600
+"""For how long a connection may rest while a policy thinks; one that is idle gives its place to who needs it."""
+
 GRACE_S = 2
 START_TIMEOUT_S = 10.0
 BACKLOG = 128
