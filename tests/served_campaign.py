@@ -124,7 +124,7 @@ class Running:
 
     def ended(self, *, expected: int = 0) -> tuple[str, str]:
         """Wait for the end of the process; return what it printed."""
-        out, errors = self.process.communicate(timeout=30)
+        out, errors = self.process.communicate(timeout=90)
         assert self.process.returncode == expected, "\n".join(self.told) + out + errors
         return out, errors
 
@@ -260,7 +260,7 @@ def verified(folder: Path) -> dict[str, Any]:
     return found
 
 
-def eventually(check: Any, *, within_s: float = 10.0) -> Any:
+def eventually(check: Any, *, within_s: float = 30.0) -> Any:
     """Return the first true answer of ``check``; fails when there is none in time."""
     pause = threading.Event()
     for _ in range(int(within_s / 0.02)):

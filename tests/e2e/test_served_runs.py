@@ -112,7 +112,7 @@ def test_results_name_the_episodes_of_the_driver_and_what_they_are_worth(tmp_pat
 
 @pytest.mark.slow
 def test_a_driver_that_dies_costs_its_episode_and_another_goes_on(tmp_path: Path) -> None:
-    sc.locked(tmp_path, sc.served("there"), scenarios=3, call_timeout_s="0.5", first_call_timeout_s="5.0")
+    sc.locked(tmp_path, sc.served("there"), scenarios=3, call_timeout_s="2.0", first_call_timeout_s="5.0")
     with sc.serving(tmp_path) as service, service.client() as driver:
         first = sc.start_driver(service, "python", *sc.bridge("arms.py:Slow"))
         sc.eventually(lambda: driver.get("/v1/status").json()["initiated"] == 2)
@@ -154,38 +154,33 @@ def test_a_signal_in_mid_episode_ends_in_order_and_resume_goes_on(tmp_path: Path
 
 @pytest.mark.slow
 def test_a_service_and_drivers_that_are_killed_at_any_moment_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
-    lock = sc.locked(
-        tmp_path, sc.inside("here", "arms.py:Arm"), sc.served("there"), scenarios=10, repeats=2,
-        call_timeout_s="0.4", first_call_timeout_s="0.4",
-    )  # fmt: skip
+    lock = sc.locked(tmp_path, sc.inside("here", "arms.py:Arm"), sc.served("there"), scenarios=10, repeats=2)
     api.run(lock)
-    draw, pause, killed = random.Random(7), threading.Event(), 0
-    for _ in range(60):
-        with sc.serving(tmp_path, "--resume") as service:
+    draw, pause = random.Random(7), threading.Event()
+    while sc.open_trials(tmp_path) > 4:
+        with sc.serving(tmp_path, "--resume") as service, service.client() as watcher:
             attached = sc.start_driver(service, "python", *sc.bridge("arms.py:Slow"))
-            pause.wait(draw.uniform(0.7, 2.2))
-            victims = draw.choice(([service.process], [attached], [attached, service.process]))
-            killed += sum(victim.poll() is None for victim in victims)
-            for victim in victims:
+            begun = watcher.get("/v1/status").json()["initiated"] + draw.choice((1, 1, 2))
+            sc.eventually(lambda begun=begun: watcher.get("/v1/status").json()["initiated"] >= begun, within_s=60)
+            pause.wait(draw.uniform(0.0, 0.6))
+            for victim in draw.choice(([service.process], [attached], [attached, service.process])):
                 victim.kill()
             attached.kill()
             attached.communicate(timeout=10)
             if service.process.poll() is None:
                 service.kill(signal.SIGTERM)
-            service.process.wait(20)
-        if not sc.open_trials(tmp_path):
-            break
+            service.process.wait(60)
     with sc.serving(tmp_path, "--resume") as service:
         sc.drive(service, "python", *sc.bridge("arms.py:Arm"))
         service.ended(expected=1)
-    played, here = sc.rows(tmp_path, "there"), {row.trial_id: row for row in sc.rows(tmp_path, "here")}
-    assert killed > 5 and len(played) == 20 and all(row.attempt == 0 for row in played)
+    played = sc.rows(tmp_path, "there")
+    here = {(row.scenario, row.repeat): row.actions_sha256 for row in sc.rows(tmp_path, "here")}
+    assert len(played) == 20 and all(row.attempt == 0 for row in played)
     whole = [row for row in played if row.termination == "policy_stop"]
     cut = [row for row in played if row.termination != "policy_stop"]
-    assert {(row.termination, row.fault_code) for row in cut} <= {("interrupted", None), ("fault", "policy_timeout")}
-    assert whole and cut
-    by_pair = {(row.scenario, row.repeat): row for row in here.values()}
-    assert all(row.actions_sha256 == by_pair[row.scenario, row.repeat].actions_sha256 for row in whole)
+    assert len(whole) >= 4 and len(cut) >= 5
+    assert {(row.termination, row.fault_code) for row in cut} == {("interrupted", None)}
+    assert all(row.actions_sha256 == here[row.scenario, row.repeat] for row in whole)
     assert sc.verified(tmp_path)["findings"] == []
 
 
