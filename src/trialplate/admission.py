@@ -203,9 +203,26 @@ def _attachment_faults(arm: Mapping[str, Any], scheme: Scheme, *, place: str) ->
                 "one of [arms.declares] and [arms.as_suite]",
             )
         )
+    faults += _word_faults(arm.get("identity"), place=f"{place}.identity")
     if scheme == "openpi" and not arm.get("mapping"):
         faults.append(DocumentFault(f"{place}.mapping", "missing: openpi's keys have no default"))
     return faults
+
+
+def _word_faults(identity: Any, *, place: str) -> list[DocumentFault]:
+    """Return where an operator calls verified what this harness has no way to see."""
+    items = identity.items() if isinstance(identity, dict) else ()
+    parts = [(key, value) for key, value in items if isinstance(value, dict)]
+    for key, value in items:
+        parts += [(f"{key}[{n}]", part) for n, part in enumerate(value)] if isinstance(value, list) else []
+    return [
+        DocumentFault(
+            f"{place}.{key}.verified",
+            "only what this harness saw itself is verified, and of a policy elsewhere it sees nothing: leave it out",
+        )
+        for key, part in parts
+        if isinstance(part, dict) and part.get("verified") is True
+    ]
 
 
 def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:

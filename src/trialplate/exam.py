@@ -20,6 +20,7 @@ from trialplate.interfaces import Suite
 from trialplate.lock import Lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
+from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import write_derived
@@ -171,18 +172,20 @@ def qualification_blockers(lock_document: Mapping[str, Any], folder: Path | None
 
 
 def analyse_campaign(campaign: str | Path) -> Analysis:
-    """Score a campaign, do its registered analysis, and write results.jsonl and analysis.json."""
+    """Score a campaign, do its registered analysis, and write results.jsonl, analysis.json and summary.json."""
     folder = Path(campaign)
     outcomes = api.score(folder)
-    analysis = analyse_document(outcomes, read_campaign(folder).lock_document)
+    view = read_campaign(folder)
+    analysis = analyse_document(outcomes, view.lock_document)
     write_derived(folder, "analysis.json", canonical_json(analysis.document()))
+    write_derived(folder, "summary.json", canonical_json(summary_document(view, outcomes, analysis)))
     return analysis
 
 
 def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -> tuple[Claim, ...]:
     """Judge the registered claims of a campaign with everything that stands against them.
 
-    Scores and analyses first, and writes results.jsonl, analysis.json and claims.json.
+    Scores and analyses first, and writes results.jsonl, analysis.json, summary.json and claims.json.
     """
     folder = Path(campaign)
     analysis = analyse_campaign(folder)

@@ -14,6 +14,7 @@ from trialplate.record import Outcome, Row
 from trialplate.registry import load_suite
 from trialplate.render import Shot, filmstrips, video
 from trialplate.report import Change, Latency, Media, ReportData, SuiteFacts, build_report
+from trialplate.result_identity import addresses, call_times_us
 from trialplate.scoring.conduct import nearest_rank
 from trialplate.store.disclosures import attempt_id
 from trialplate.store.view import CampaignView
@@ -59,16 +60,6 @@ def write_report(
     return to
 
 
-def addresses(view: CampaignView) -> dict[str, list[str]]:
-    """Return arm -> the addresses that runs of a campaign asked it at, instead of that of the lock."""
-    found: dict[str, set[str]] = {}
-    for record in view.records:
-        if record["type"] in ("run.open", "run.resume"):
-            for name, address in (record["data"].get("addresses") or {}).items():
-                found.setdefault(name, set()).add(str(address))
-    return {name: sorted(listed) for name, listed in sorted(found.items())}
-
-
 def suite_facts(suite: Suite) -> SuiteFacts:
     """Return what a reader must know about the benchmark."""
     return SuiteFacts(
@@ -105,13 +96,9 @@ def identity_facts(view: CampaignView) -> dict[str, Any]:
 
 def latencies(view: CampaignView) -> dict[str, Latency]:
     """Return how long each arm took to decide, over every recorded call of every attempt."""
-    calls_us: dict[str, list[int]] = {arm["name"]: [] for arm in view.lock_document["arms"]}
-    for row in view.rows:
-        if row.trace is not None:
-            calls_us[row.arm] += [int(call["latency_us"] or 0) for call in view.load_trace(row).calls]
     return {
         name: Latency(p50_us=nearest_rank(found, 0.50), p95_us=nearest_rank(found, 0.95))
-        for name, found in calls_us.items()
+        for name, found in call_times_us(view).items()
     }
 
 

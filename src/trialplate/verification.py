@@ -26,6 +26,7 @@ from trialplate.errors import CanonicalError, EvidenceError, TrialplateError, Us
 from trialplate.lock import locked_inputs
 from trialplate.record import Outcome, Status
 from trialplate.registry import load_attribute, load_suite
+from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.score import score_rows
 from trialplate.scoring.summary import analyse_outcomes
@@ -40,6 +41,7 @@ from trialplate.store.view import CampaignView
 DERIVED_CODES = {
     "results.jsonl": "grades_not_reproduced",
     "analysis.json": "analysis_not_reproduced",
+    "summary.json": "accounting_not_reproduced",
     "claims.json": "claims_not_reproduced",
 }
 NOT_LOOKED_AT = "not looked at: give the raw controls with --qualification"
@@ -242,7 +244,11 @@ def _recomputed(view: CampaignView, *, ignore: Collection[str], qualified: bool 
     found = [*_suite(view), *_coherent(view), *_scenes(view)]
     outcomes = score_view(view)
     analysis = analyse_document(outcomes, view.lock_document)
-    derived = {"results.jsonl": results_bytes(outcomes), "analysis.json": canonical_json(analysis.document())}
+    derived = {
+        "results.jsonl": results_bytes(outcomes),
+        "analysis.json": canonical_json(analysis.document()),
+        "summary.json": canonical_json(summary_document(view, outcomes, analysis)),
+    }
     stored = view.folder / "claims.json"
     if stored.is_file() and "claims.json" not in ignore:
         claimed = _claimed_blockers(stored.read_bytes())

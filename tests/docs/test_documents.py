@@ -91,7 +91,7 @@ def test_the_suite_page_counts_scenarios_as_the_manifest_does() -> None:
 
 def test_the_evidence_page_names_every_file_of_a_campaign() -> None:
     page = text(DOCS / "evidence.md")
-    files = {*layout.TOP_FILES, layout.ROW, layout.TRACE} - {"summary.json", "report.html"}
+    files = {*layout.TOP_FILES, layout.ROW, layout.TRACE} - {"report.html"}
     assert {name for name in files if f"`{name}`" not in page} == set()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trialplate.admission import plan_faults
+from trialplate.admission import _word_faults, plan_faults
 from trialplate.registry import load_suite
 
 SUITE = load_suite("pick-place")
@@ -71,3 +71,11 @@ def test_a_claim_on_the_lower_bound_needs_a_rule_that_leaves_one() -> None:
 @pytest.mark.parametrize("broken", [{"suite": 3}, {"suite": None, "analysis": [], "claims": 7}, {"claims": [4]}])
 def test_tables_that_are_none_are_left_to_the_shape_check(broken: dict[str, Any]) -> None:
     assert paths(broken) == []
+
+
+def test_an_operator_cannot_call_verified_what_the_harness_does_not_see() -> None:
+    told = {"kind": "model", "model": {"name": "m", "verified": True}, "checkpoint": {"ref": "c", "verified": False},
+            "roles": [{"role": "planner", "name": "p"}, {"role": "grasp", "name": "g", "verified": True}]}  # fmt: skip
+    found = [fault.path for fault in _word_faults(told, place="arms[0].identity")]
+    assert found == ["arms[0].identity.model.verified", "arms[0].identity.roles[1].verified"]
+    assert _word_faults(None, place="x") == []
