@@ -3,16 +3,15 @@
 One event loop answers handshakes, pings and ``GET /healthz`` at all times; the policy lives in one thread of its own
 (:mod:`~trialplate.policies.server.batching`). What a message means is the session's
 (:mod:`~trialplate.policies.server.sessions`).
-Memory is bounded: a connection may hold one message of the size that the policy needs, and there are only so many
-connections; one that begins a message and does not finish it is dropped. Source: policy contract, sections 4.3 and 5.
+Memory is bounded: a message has the size that the policy needs, there are only so many connections
+(:mod:`~trialplate.policies.server.seats`), and one that begins a message and does not finish it is dropped.
+Source: policy contract, sections 4.3 and 5.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import resource
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ from trialplate.errors import HarnessFault, Unavailable, UsageError
 from trialplate.policies.charging import charged
 from trialplate.policies.client.connection import seconds
 from trialplate.policies.server.batching import Ask, Batcher, Delivery, Job
-from trialplate.policies.server.receiving import Lender, ReceivingConnection
-from trialplate.policies.server.sessions import Begin, Decide, Dialect, Session, Step
+from trialplate.policies.server.seats import Guest, Seats
+from trialplate.policies.server.sessions import Begin, Decide, Dialect, Say, Session, Step
 from trialplate.record import EpisodeInfo
 from trialplate.spec.channels import PolicySpec
 
@@ -38,8 +37,7 @@ OPEN_TIMEOUT_S = 10.0
 MESSAGE_TIMEOUT_S = 60.0
 """How long one message may take to come in."""
 
-BUFFER_BYTES = 2**32
-MOST_CONNECTIONS = 1024
+LONG_READ_S = 0.01
 GOING_AWAY = "the policy server is shutting down"
 LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -74,35 +72,14 @@ class ServeSettings:
             )
 
 
-class _Connection(ReceivingConnection):
-    """A connection that says when it is gone."""
-
-    lost: Callable[[], None] | None = None
-    working = False
-    began_s: float | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        with suppress(OSError, AttributeError):
-            sock = transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a client whose host vanished is let go
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self.lost is not None:
-            self.lost()
-
-
 class PolicyServer:
     """Serves one policy. Used as an asynchronous context manager, in a running loop."""
 
     def __init__(self, batcher: Batcher, declared: PolicySpec, dialect: Dialect, settings: ServeSettings) -> None:
         self._batcher, self._dialect, self._settings = batcher, dialect, settings
-        self._single = declared.state == "instance"
-        self._most = 1 if self._single else _seats(dialect.limit_bytes)
-        self._lender = Lender()
-        self._seated: set[_Connection] = set()
-        self._asked: dict[_Connection, asyncio.Future[Any]] = {}
+        self._seats = Seats(dialect.limit_bytes, single=declared.state == "instance", left=self._leave)
+        self._asked: dict[Guest, asyncio.Future[Any]] = {}
+        self._reading = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._server: Server | None = None
@@ -123,7 +100,7 @@ class PolicyServer:
                 settings.host,
                 settings.port,
                 process_request=self._admit,
-                create_connection=_Connection,
+                create_connection=self._seats.guests(),
                 compression=None,
                 max_size=self._dialect.limit_bytes,
                 max_queue=1,
@@ -148,12 +125,13 @@ class PolicyServer:
         self._closing = True
         self._server.close(close_connections=False)
         ends_s = self._loop.time() + self._settings.close_timeout_s
-        while self._loop.time() < ends_s and any(connection.working for connection in self._seated):
+        seated = self._seats.seated
+        while self._loop.time() < ends_s and any(connection.working for connection in seated):
             await asyncio.sleep(0.01)
-        idle = [connection.close(1001, GOING_AWAY) for connection in self._seated]
+        idle = [connection.close(1001, GOING_AWAY) for connection in seated]
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*idle, return_exceptions=True), 1.0)
-        for connection in list(self._seated):
+        for connection in list(seated):
             connection.transport.abort()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), self._settings.close_timeout_s)
@@ -161,22 +139,16 @@ class PolicyServer:
     # -- handshake -----------------------------------------------------------------------------------------------
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer ``/healthz``, refuse a connection too many, give any other its seat."""
-        assert isinstance(connection, _Connection)
+        """Answer ``/healthz``, refuse a page in a browser and a connection too many, give any other its seat."""
+        assert isinstance(connection, Guest)
         if request.path == "/healthz":
             return connection.respond(HTTPStatus.OK, "alive\n")
-        if len(self._seated) >= self._most:
-            why = "this policy serves one client at a time (state: instance)" if self._single else "no seat is left"
-            return connection.respond(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"{why}: {len(self._seated)} connected, at most {self._most}\n"
-            )
-        self._seated.add(connection)
-        connection.lender = self._lender
-        connection.lost = partial(self._leave, connection)
-        return None
+        if "Origin" in request.headers:  # any page that is open on this machine could ask
+            return connection.respond(HTTPStatus.FORBIDDEN, "a policy is not served to pages in a browser\n")
+        why_not = self._seats.seat(connection)
+        return None if why_not is None else connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{why_not}\n")
 
-    def _leave(self, connection: _Connection) -> None:
-        self._seated.discard(connection)
+    def _leave(self, connection: Guest) -> None:
         asked = self._asked.get(connection)
         if asked is not None and not asked.done():
             asked.set_result(HarnessFault("the client has gone", code="transport_lost"))
@@ -186,7 +158,7 @@ class PolicyServer:
         while True:
             await asyncio.sleep(MESSAGE_TIMEOUT_S / 6)
             now_s = self._loop.time()
-            for connection in list(self._seated):
+            for connection in list(self._seats.seated):
                 if not connection.inside_a_message() or connection.working:
                     connection.began_s = None
                 elif connection.began_s is None:
@@ -197,7 +169,7 @@ class PolicyServer:
     # -- conversation --------------------------------------------------------------------------------------------
 
     async def _converse(self, connection: ServerConnection) -> None:
-        assert isinstance(connection, _Connection)
+        assert isinstance(connection, Guest)
         session = self._dialect.session()
         with suppress(ConnectionClosed):
             await connection.send(self._dialect.greeting)
@@ -210,9 +182,9 @@ class PolicyServer:
                 if self._closing:
                     await connection.close(1001, GOING_AWAY)
 
-    async def _answer(self, connection: _Connection, session: Session, data: str | bytes) -> bool:
+    async def _answer(self, connection: Guest, session: Session, data: str | bytes) -> bool:
         """Carry out one message; return whether the connection goes on."""
-        for step in session.receive(data):
+        for step in await self._read(session, data):
             outcome = await self._carry_out(connection, step)
             reply = session.reply(step, outcome)
             if reply.data is not None:
@@ -222,7 +194,18 @@ class PolicyServer:
                 return False
         return True
 
-    async def _carry_out(self, connection: _Connection, step: Step) -> Any:
+    async def _read(self, session: Session, data: str | bytes) -> Sequence[Step]:
+        """Read one message; after one that took long, everybody else has as much time before the next is read."""
+        async with self._reading:
+            start_s = self._loop.time()
+            steps = session.receive(data)
+            took_s = self._loop.time() - start_s
+            if took_s > LONG_READ_S:
+                await asyncio.sleep(took_s)
+            return steps
+
+    async def _carry_out(self, connection: Guest, step: Step) -> Any:
+        connection.known = connection.known or not isinstance(step, Say)
         if isinstance(step, Decide):
             return await self._in_the_policys_thread(connection, partial(Ask, step.observation))
         if isinstance(step, Begin):
@@ -234,12 +217,13 @@ class PolicyServer:
             self._from_the_policys_thread(_settle, [(future, result)])
 
         def reset(policy: Any) -> None:
-            charged(lambda: policy.reset(info), doing="reset")
+            if not future.done():  # else the client has gone
+                charged(lambda: policy.reset(info), doing="reset")
 
         return Job(reset, done)
 
     async def _in_the_policys_thread(
-        self, connection: _Connection, item: Callable[[asyncio.Future[Any]], Ask | Job]
+        self, connection: Guest, item: Callable[[asyncio.Future[Any]], Ask | Job]
     ) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         request = item(future)
@@ -259,13 +243,6 @@ class PolicyServer:
     def _from_the_policys_thread(self, call: Callable[..., None], argument: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody waits
             self._loop.call_soon_threadsafe(call, argument)
-
-
-def _seats(limit_bytes: int) -> int:
-    """Return how many connections may be open, by the memory and the descriptors that they may take."""
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, descriptors // 2)
-    return max(16, min(most, BUFFER_BYTES // limit_bytes))
 
 
 def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
