@@ -31,7 +31,7 @@ from trialplate.record import ActionChunk
 from trialplate.store.view import read_campaign
 from trialplate.testing.reach_controls import Scripted
 
-GROWTH_KIB = 60_000
+GROWTH_KIB = 40_000
 """What the service may take at most, at any moment, beyond what it took before anybody was hostile."""
 
 MIB = 2**20
