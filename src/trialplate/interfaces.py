@@ -204,6 +204,15 @@ class Actor(Protocol):
 
 
 @runtime_checkable
+class WaitingActor(Actor, Protocol):
+    """An actor that waits for an answer from elsewhere, and lets the loop do something meanwhile."""
+
+    def ask_meanwhile(self, observation: Observation, work: Callable[[], None]) -> PolicyDecision:
+        """Send the observation, call ``work``, which is short and raises nothing, and return the decision."""
+        ...
+
+
+@runtime_checkable
 class WitnessActor(Actor, Protocol):
     """An actor that sees more than decisions: answers that came too late, under a wrong number, or as a link."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trialplate.interfaces import Environment
-from trialplate.record import Ack, Exchange, History, Issue, Observation, Remaining
+from trialplate.interfaces import Environment, WaitingActor
+from trialplate.record import Ack, Exchange, History, Issue, Measurement, Observation, PolicyDecision, Remaining
 from trialplate.run.attempt import Answer, Attempt, Seat, Setting
 from trialplate.run.frames import PendingDigest, frozen
 from trialplate.run.health import check_frames, check_numbers
@@ -26,6 +26,7 @@ class Looking:
 
     def __init__(self, attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> None:
         self._attempt, self._seat, self._environment, self._setting = attempt, seat, environment, setting
+        self._waiting = seat.actor if isinstance(seat.actor, WaitingActor) else None
         history = seat.expects.history
         self._frames: deque[Images] = deque(maxlen=history.frames if history else 0)
         self._present: tuple[str, Images, Mapping[str, NDArray[np.float64]], History | None] | None = None
@@ -54,6 +55,12 @@ class Looking:
             issue=issue,
         )
         return self.shown
+
+    def ask(self, measure: Callable[[], Measurement]) -> PolicyDecision:
+        """Ask once about what is shown; its digest is taken meanwhile where the answer is waited for."""
+        if self._waiting is not None:
+            return self._waiting.ask_meanwhile(self.shown, self._digest.compute)
+        return self._seat.actor.ask(self.shown, measure)
 
     def forget(self, *, unless_same: bool) -> None:
         """Make the next observation a new look, unless nothing of the rejected chunk ran."""
@@ -86,7 +93,7 @@ class Looking:
             proprio = {name: proprio[name] for name in seat.expects.proprio_names}
         images = {name: frozen(image) for name, image in images.items()}
         proprio = {name: frozen(values) for name, values in proprio.items()}
-        self._digest = self._attempt.hasher.start(images)
+        self._digest = PendingDigest(images) if self._waiting else self._attempt.hasher.start(images)
         return secrets.token_hex(16), images, proprio, self._history(images)
 
     def _history(self, images: Images) -> History | None:

@@ -124,7 +124,7 @@ def _ask(attempt: Attempt, seat: Seat, environment: Environment, setting: Settin
     latency_us = 0
     try:
         try:
-            reply = seat.actor.ask(observation, environment.measure)
+            reply = looking.ask(environment.measure)
         finally:
             latency_us = (perf_counter_ns() - start_ns) // 1000
         limit_s = limits.call_timeout_s if observation.call_index else limits.first_call_timeout_s

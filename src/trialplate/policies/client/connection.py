@@ -26,6 +26,7 @@ from trialplate.policies.client.line import (
     host_and_port,
     open_line,
 )
+from trialplate.policies.wire.pieces import Written, in_pieces, size_of
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 Greeting = bytes | str
@@ -108,8 +109,10 @@ class Connection:
             raise
         self._line = line
 
-    def call(self, request: bytes, *, doing: str, timeout_s: float) -> bytes | str:
-        """Send a request and return the next message.
+    def call(
+        self, request: Written, *, doing: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
+    ) -> bytes | str:
+        """Send a request and return the next message; ``meanwhile`` is called between the two.
 
         Any exception leaves no connection behind, but for a request above the limit, of which nothing was sent.
         """
@@ -120,6 +123,8 @@ class Connection:
         deadline_s = monotonic() + timeout_s
         try:
             line.send(request, deadline_s=deadline_s)
+            if meanwhile is not None:
+                meanwhile()
             return line.receive(deadline_s=deadline_s)
         except BaseException as error:
             silence_s = line.silence_s()
@@ -147,6 +152,11 @@ class Connection:
             self.discard()
             raise
 
+    def hold(self, message: bytes) -> None:
+        """Send what needs no answer together with the next message."""
+        if self._line is not None:
+            self._line.hold(message)
+
     def close(self) -> None:
         """Say good-bye within ``close_timeout_s``."""
         if self._line is not None:
@@ -160,10 +170,11 @@ class Connection:
             with suppress(OSError):
                 line.discard()
 
-    def _refuse_size(self, request: bytes, doing: str) -> None:
-        if len(request) > self.limit_bytes:
+    def _refuse_size(self, request: Written, doing: str) -> None:
+        size = size_of(in_pieces(request))
+        if size > self.limit_bytes:
             raise ContractFault(
-                f"{doing}: a message of {len(request)} bytes, the limit agreed at hello is {self.limit_bytes}",
+                f"{doing}: a message of {size} bytes, the limit agreed at hello is {self.limit_bytes}",
                 code="message_too_large",
             )
 

@@ -9,16 +9,13 @@ Sources: policy contract, sections 4.3 and 5; RFC 6455.
 
 from __future__ import annotations
 
-import secrets
 import socket
 import ssl
-import struct
 import threading
 from contextlib import suppress
 from time import monotonic
 from urllib.parse import urlsplit
 
-import numpy as np
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus, PayloadTooBig, WebSocketException
 from websockets.frames import BINARY, CLOSE, CONT, PONG, TEXT, Frame
@@ -26,6 +23,8 @@ from websockets.protocol import CONNECTING, OPEN, SEND_EOF
 from websockets.uri import parse_uri
 
 from trialplate.policies.charging import recordable
+from trialplate.policies.client.masking import Masker
+from trialplate.policies.wire.pieces import Written, in_pieces, size_of
 
 PING_INTERVAL_S = 20.0
 IDLE_LOOK_S = 2.0
@@ -33,13 +32,11 @@ IDLE_LOOK_S = 2.0
 
 MAX_FRAGMENTS = 4096
 LARGE_BYTES = 2**16
-"""Messages from this size on are framed by ourselves, in place: the general way copies them four times."""
+"""Messages from this size on are framed by ourselves."""
 
 _READ_BYTES = 2**14
 _LOOK_S = 0.2
 """How long one look at what has arrived may take: a server that never stops sending cannot hold us there."""
-
-_HEADER_BYTES = 16  # two unused bytes, then 2 + 8 + 4 bytes of a frame's header
 
 
 class LineLost(Exception):
@@ -75,7 +72,7 @@ class Line:
         self._closing = threading.Event()
         self._ping_due_s = monotonic() + PING_INTERVAL_S
         self._pong_s = monotonic()
-        self._frame = np.empty(0, dtype=np.uint8)
+        self._masker = Masker()
         self._parts: list[bytes] = []
         self._flooded = False
         self._text = False
@@ -84,16 +81,24 @@ class Line:
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
-    def send(self, message: bytes, *, deadline_s: float) -> None:
+    def send(self, message: Written, *, deadline_s: float) -> None:
         """Send one binary message before ``deadline_s`` (``time.monotonic``). Raises LineLost or LineExpired."""
         with self._turn:
             if self._protocol.state is not OPEN:
                 raise self._loss()
-            if len(message) < LARGE_BYTES:
-                self._protocol.send_binary(message)
+            pieces = in_pieces(message)
+            if size_of(pieces) < LARGE_BYTES:
+                self._protocol.send_binary(b"".join(pieces))
                 self._flush(deadline_s)
             else:
-                self._send(self._masked(message), deadline_s)
+                held = b"".join(self._protocol.data_to_send())
+                self._send(self._masker.frame(pieces, behind=held), deadline_s)
+
+    def hold(self, message: bytes) -> None:
+        """Keep a small message that needs no answer: it leaves in one piece with the next, and wakes nobody alone."""
+        with self._turn:
+            if self._protocol.state is OPEN:
+                self._protocol.send_binary(message)
 
     def receive(self, *, deadline_s: float) -> bytes | str:
         """Return the next message before ``deadline_s``. Raises LineLost or LineExpired."""
@@ -183,24 +188,6 @@ class Line:
         except OSError as error:
             self._read_last_words()
             raise self._loss(error) from None
-
-    def _masked(self, message: bytes) -> memoryview:
-        """Return one masked binary frame around a large message, in memory that the next large message takes over.
-
-        The payload begins at a multiple of 8, so that it is masked in one pass of whole words.
-        """
-        size, start = len(message), _HEADER_BYTES
-        if self._frame.size < start + size:
-            self._frame = np.empty(start + size + size // 8, dtype=np.uint8)
-        key = secrets.token_bytes(4)
-        self._frame[2:start] = np.frombuffer(struct.pack("!BBQ4s", 0x82, 0xFF, size, key), dtype=np.uint8)
-        words = size // 8
-        mask = np.frombuffer(key * 2, dtype=np.uint64)
-        payload = self._frame[start : start + size]
-        np.bitwise_xor(np.frombuffer(message, np.uint64, words), mask, out=payload[: 8 * words].view(np.uint64))
-        tail = np.frombuffer(message, np.uint8, offset=8 * words)
-        np.bitwise_xor(tail, np.frombuffer((key * 2)[: tail.size], np.uint8), out=payload[8 * words :])
-        return self._frame.data[2 : start + size]
 
     def _wait(self, deadline_s: float) -> None:
         """Wait once for bytes, sending a ping when it is due.

@@ -108,13 +108,18 @@ class OpenpiActor:
         Raises PolicyFault (``policy_timeout``, ``policy_exception``, ``invalid_response_schema``), ContractFault
         (``wire_malformed``, ``wire_dialect_mismatch``, ``message_too_large``), HarnessFault ``transport_lost``.
         """
+        return self.ask_meanwhile(observation, None)
+
+    def ask_meanwhile(self, observation: Observation, work: Callable[[], None] | None) -> PolicyDecision:
+        """Return the server's actions; call ``work`` while they are on their way. Raises as :meth:`ask` does."""
         budgets, call = self._setting.budgets, observation.call_index
-        request = openpi.encode(self._mapping.message(observation))
+        request = openpi.pieces(self._mapping.message(observation))
         self._refuse_unasked(call)
         frame = self._connection.call(
             request,
             doing=f"infer, call {call}",
             timeout_s=budgets.call_timeout_s if call else budgets.first_call_timeout_s,
+            meanwhile=work,
         )
         if isinstance(frame, str):
             self._connection.discard()

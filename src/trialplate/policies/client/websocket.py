@@ -141,17 +141,23 @@ class WebSocketActor:
         Raises PolicyFault (``policy_timeout``, ``policy_exception``, ``invalid_response_schema``), ContractFault
         (``stale_observation`` and what else the reply is not), HarnessFault ``transport_lost``.
         """
-        budgets = self._setting.budgets
-        timeout_s = budgets.call_timeout_s if observation.call_index else budgets.first_call_timeout_s
+        return self.ask_meanwhile(observation, None)
+
+    def ask_meanwhile(self, observation: Observation, work: Callable[[], None] | None) -> PolicyDecision:
+        """Return the server's decision; call ``work`` while it is on its way. Raises as :meth:`ask` does."""
+        budgets, call = self._setting.budgets, observation.call_index
         reply = self._request(
-            observation_message(observation), doing=f"act, call {observation.call_index}", timeout_s=timeout_s
+            observation_message(observation),
+            doing=f"act, call {call}",
+            timeout_s=budgets.call_timeout_s if call else budgets.first_call_timeout_s,
+            meanwhile=work,
         )
         decision: PolicyDecision = self._read(reply, lambda message: parse_decision(message, expected=observation))
         return decision
 
     def acknowledge(self, ack: Ack) -> None:
-        """Tell what became of the last decision; not answered."""
-        self._connection.tell(own.encode(ack_message(ack)))
+        """Tell what became of the last decision, with the next message; not answered."""
+        self._connection.hold(own.encode(ack_message(ack)))
 
     def end(self, reason: EndReason) -> None:
         """Tell that the episode has ended; not answered."""
@@ -163,11 +169,13 @@ class WebSocketActor:
             self._request(close_message(), doing="close", timeout_s=self._setting.budgets.close_timeout_s)
         self._connection.close()
 
-    def _request(self, message: dict[str, Any], *, doing: str, timeout_s: float) -> Any:
+    def _request(
+        self, message: dict[str, Any], *, doing: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
+    ) -> Any:
         """Send a request and return the reply to it, decoded. A reply to another request: ``stale_observation``."""
         self._last_id += 1
         message["id"] = self._last_id
-        data = self._connection.call(own.encode(message), doing=doing, timeout_s=timeout_s)
+        data = self._connection.call(own.pieces(message), doing=doing, timeout_s=timeout_s, meanwhile=meanwhile)
         return self._read(data, lambda raw: self._answer(_binary(raw, f"the reply to {doing}")))
 
     def _answer(self, data: bytes) -> Any:

@@ -26,6 +26,12 @@ LARGE_BYTES = 2**15
 _PIECE_BYTES = 2**16
 _SPARE = 4
 
+_WHOLE_BINARY = 0x82
+_MASKED, _MASKED_16, _MASKED_64 = 0x80, 0xFE, 0xFF
+"""Second byte of a client's frame: its size below 126 is in it, in the 2 bytes behind it, or in the 8 behind it."""
+
+_LONGEST_HEADER = 14
+
 
 class Lender:
     """Memory for frames that are being read: as much as has come in of them, and a few spare pieces.
@@ -74,6 +80,10 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
         """Take in the bytes that were read."""
         if self._frame is None:
             data = self.lender.piece[:nbytes]
+            whole = self._small_frames(data)
+            if whole:
+                self.data_received(bytes(data[:whole]))
+                data = data[whole:]
             if not self._begins_a_large_frame(data):
                 self.data_received(bytes(data))
             return
@@ -91,12 +101,30 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
         protocol = self.protocol
         return self._frame is not None or bool(protocol.reader.buffer) or protocol.current_size is not None
 
+    def _small_frames(self, data: memoryview) -> int:
+        """Return the size of the whole small messages that ``data`` begins with, before the frame that it ends in.
+
+        An ack comes together with the observation after it, which would else be no first part of anything.
+        """
+        if self.inside_a_message():
+            return 0
+        at = 0
+        while len(data) - at >= _LONGEST_HEADER and data[at] == _WHOLE_BINARY and _MASKED < data[at + 1] < _MASKED_64:
+            size = data[at + 1] - _MASKED
+            size = size + 6 if size < 126 else int.from_bytes(data[at + 2 : at + 4], "big") + 8
+            if at + size >= len(data):
+                break
+            at += size
+        return at
+
     def _begins_a_large_frame(self, data: memoryview) -> bool:
         """Begin to read a large frame in place, if ``data`` is the first part of an ordinary one and nothing else."""
         protocol, used = self.protocol, len(data)
-        if used < 14 or data[0] != 0x82 or data[1] not in (0xFE, 0xFF) or protocol.state is not OPEN:
+        if used < _LONGEST_HEADER or data[0] != _WHOLE_BINARY or protocol.state is not OPEN:
             return False
-        header = 8 if data[1] == 0xFE else 14
+        if data[1] not in (_MASKED_16, _MASKED_64):
+            return False
+        header = 8 if data[1] == _MASKED_16 else _LONGEST_HEADER
         size = int.from_bytes(data[2 : header - 4], "big")
         if size < LARGE_BYTES or size > (protocol.max_message_size or 0) or used >= header + size:
             return False

@@ -14,6 +14,7 @@ import numpy as np
 
 from trialplate.policies.wire.arrays import DTYPES, FORM_KEYS, PngPicture, array_of, foreign, malformed, sendable
 from trialplate.policies.wire.frames import read_frame
+from trialplate.policies.wire.pieces import Piece, pieces_of
 
 _FORM = frozenset(key.encode() for key in FORM_KEYS)
 _LARGEST_F4 = float(np.finfo(np.float32).max)
@@ -24,6 +25,14 @@ def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as one binary frame. Raises ContractFault (``wire_malformed``)."""
     try:
         return _encoder.encode(message)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise malformed(f"a message cannot be written: {error}") from None
+
+
+def pieces(message: Mapping[str, Any]) -> list[Piece]:
+    """Return the same frame in pieces, large arrays as they lie. Raises as :func:`encode` does."""
+    try:
+        return pieces_of(message, _form)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise malformed(f"a message cannot be written: {error}") from None
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from trialplate.policies.wire.arrays import FORM_KEYS, PngPicture, array_of, foreign, malformed, sendable
 from trialplate.policies.wire.frames import read_frame
+from trialplate.policies.wire.pieces import Piece, pieces_of
 
 _FORM = frozenset(FORM_KEYS)
 
@@ -24,6 +25,14 @@ def encode(message: Mapping[str, Any]) -> bytes:
     """
     try:
         return _encoder.encode(message)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise malformed(f"a message cannot be written: {error}") from None
+
+
+def pieces(message: Mapping[str, Any]) -> list[Piece]:
+    """Return the same frame in pieces, large arrays as they lie. Raises as :func:`encode` does."""
+    try:
+        return pieces_of(message, _form)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise malformed(f"a message cannot be written: {error}") from None
 
