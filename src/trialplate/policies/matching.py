@@ -119,6 +119,7 @@ def compare(
         *_extras(environment, declared.expects),
         *_actions(action, declared.emits),
         *_twins(mapping or {}),
+        *(_uncarried(mapping, declared.expects) if mapping else ()),
     ]
     if declared.chunk_length is not None and replan_interval > declared.chunk_length:
         found.append(
@@ -322,6 +323,24 @@ def _twins(mapping: Mapping[str, str | tuple[str, ...]]) -> Iterable[Difference]
                     code="duplicate_camera_mapping",
                 )  # fmt: skip
             fed.setdefault(source, key)
+
+
+def _uncarried(mapping: Mapping[str, str | tuple[str, ...]], expects: ObservationSpec) -> Iterable[Difference]:
+    """Find what a policy uses and no key of its dialect carries: it would never be sent, and nobody would notice."""
+    carried = {one for sources in mapping.values() for one in ((sources,) if isinstance(sources, str) else sources)}
+    used = [f"camera:{name}" for name in expects.camera_names] + [f"proprio:{name}" for name in expects.proprio_names]
+    used += ["instruction"] if expects.instruction else []
+    for source in used:
+        if source not in carried:
+            yield Difference(
+                f"mapping: {source}", "in no key", "used",
+                "name the key that carries it, or leave it out of what the policy uses",
+            )  # fmt: skip
+    if expects.history is not None or expects.meta:
+        yield Difference(
+            "mapping: history and meta", "carried by no key of this dialect", "used",
+            "leave them out of what the policy uses, or serve it in our own dialect (ws://)",
+        )  # fmt: skip
 
 
 def _unused(offered: ObservationSpec, expects: ObservationSpec) -> tuple[str, ...]:

@@ -227,11 +227,37 @@ def test_a_message_that_would_not_fit_is_refused_with_both_sizes() -> None:
 
 def test_one_camera_mapped_to_two_keys_is_refused() -> None:
     twice = {"observation/image": "camera:front", "observation/wrist_image": ("camera:front",)}
+    takes = ObservationSpec(instruction=False, cameras=STANDARD.cameras[:1])
     with pytest.raises(LockError, match="one and the same picture") as caught:
-        refuse_mismatch("arm", match(mapping=twice))
+        refuse_mismatch("arm", match(takes, mapping=twice))
     assert caught.value.code == "duplicate_camera_mapping"
-    once = {"observation/image": "camera:front", "observation/state": ("proprio:ee_pos", "proprio:gripper")}
-    assert match(mapping=once).fits
+    assert match(takes, mapping={"observation/image": "camera:front"}).fits
+
+
+def test_what_a_policy_uses_and_no_key_of_its_dialect_carries_is_refused() -> None:
+    takes = ObservationSpec(instruction=True, cameras=STANDARD.cameras[:1], proprio=PROPRIO[:2])
+    whole = {
+        "observation/image": "camera:front",
+        "observation/state": tuple(f"proprio:{channel.name}" for channel in PROPRIO[:2]),
+        "prompt": "instruction",
+    }
+    assert match(takes, mapping=whole).fits
+    for left_out, source in (
+        ("observation/image", "camera:front"), ("prompt", "instruction"),
+        ("observation/state", f"proprio:{PROPRIO[1].name}"),
+    ):  # fmt: skip
+        part = {key: value for key, value in whole.items() if key != left_out}
+        assert f"mapping: {source}" in [item.path for item in match(takes, mapping=part).differences]
+    first = {**whole, "observation/state": f"proprio:{PROPRIO[0].name}"}
+    (one,) = match(takes, mapping=first).differences
+    assert (one.path, one.code) == (f"mapping: proprio:{PROPRIO[1].name}", "contract_mismatch")
+
+
+def test_history_and_meta_are_refused_where_the_dialect_has_keys_to_map() -> None:
+    takes = ObservationSpec(instruction=False, cameras=STANDARD.cameras[:1], meta=("step_index",))
+    assert match(takes).fits
+    (one,) = match(takes, mapping={"observation/image": "camera:front"}).differences
+    assert "history and meta" in one.path
 
 
 def test_a_refusal_lists_every_line_with_both_values_and_what_to_do() -> None:
