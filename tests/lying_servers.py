@@ -18,6 +18,12 @@ from trialplate.policies.wire import openpi, own
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.registration import Registration
 
+BUSY_S = 20.0
+"""What may pass on a busy machine before a test says that something takes too long."""
+
+LONG_S = 60.0
+"""How long what is wrong takes: a server here keeps up whatever it does for so long, unless the test ends before."""
+
 QUIET = logging.getLogger("trialplate.tests.quiet")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
@@ -43,8 +49,28 @@ def websocket_server(handler: Callable[[ServerConnection], None], *, port: int =
 
 
 @contextmanager
+def silent_server(*first: bytes) -> Iterator[str]:
+    """Shake hands, send ``first``, and then say nothing for LONG_S, or until this is left; yield the address."""
+    enough = threading.Event()
+
+    def keep_still(connection: ServerConnection) -> None:
+        for message in first:
+            connection.send(message)
+        enough.wait(LONG_S)
+
+    with websocket_server(keep_still) as uri:
+        try:
+            yield uri
+        finally:
+            enough.set()
+
+
+@contextmanager
 def socket_server(handler: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Serve one TCP connection after another by ``handler``; yield the port. Nothing but bytes is promised."""
+    """Serve one TCP connection after another by ``handler``; yield the port. Nothing but bytes is promised.
+
+    After LONG_S all is cut off, so that a client that would wait for ever makes its test fail.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         stop = threading.Event()
         held: list[socket.socket] = []
@@ -56,20 +82,26 @@ def socket_server(handler: Callable[[socket.socket], None]) -> Iterator[int]:
                     held.append(peer)
                     handler(peer)
 
+        def cut_off() -> None:
+            stop.set()
+            for each in (listening, *held):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+
         thread = threading.Thread(target=accept, daemon=True)
         thread.start()
+        at_the_latest = threading.Timer(LONG_S, cut_off)
+        at_the_latest.start()
         try:
             yield listening.getsockname()[1]
         finally:
-            stop.set()
-            with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            at_the_latest.cancel()
+            cut_off()
             listening.close()
+            thread.join(BUSY_S)  # before the sockets that it works with are closed
             for peer in held:
-                with suppress(OSError):
-                    peer.shutdown(socket.SHUT_RDWR)
                 peer.close()
-            thread.join(2)
+            at_the_latest.join()
 
 
 @contextmanager
