@@ -14,9 +14,14 @@ from trialplate import api
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Callable[..., Path]:
-    """Run the protocol with an arm's source into a folder of that name; ``edits``: text of the protocol -> other."""
+    """Run the protocol with an arm's source into a folder of that name; ``edits``: text of the protocol -> other.
 
-    def make(name: str, source: str, *, edits: Mapping[str, str] | None = None, **how: Any) -> Path:
+    ``lock_only``: lock it, and let the test run it.
+    """
+
+    def make(
+        name: str, source: str, *, edits: Mapping[str, str] | None = None, lock_only: bool = False, **how: Any
+    ) -> Path:
         text = PROTOCOL
         for old, new in (edits or {}).items():
             assert old in text
@@ -27,7 +32,9 @@ def campaign(tmp_path: Path) -> Callable[..., Path]:
         protocol = study / f"{name}.toml"
         protocol.write_text(text, encoding="utf-8")
         folder = tmp_path / name
-        api.run(api.lock(api.load_protocol(protocol), into=folder), **how)
+        lock = api.lock(api.load_protocol(protocol), into=folder)
+        if not lock_only:
+            api.run(lock, **how)
         return folder
 
     return make
