@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from rollout import play
 from toy_campaigns import SCRIPTED, cli
 
 from trialplate import api, exam
@@ -23,6 +24,7 @@ from trialplate.comparison import compare_campaigns
 from trialplate.errors import PolicyFault, UsageError
 from trialplate.policies.adapters.rotations import convert
 from trialplate.policies.validation import validate_chunk
+from trialplate.record import ActionChunk
 from trialplate.run.campaign import _refuse_shared
 from trialplate.run.frames import frames_digest
 from trialplate.spec.channels import ActionComponent, GripperRange, ProprioSpec
@@ -142,7 +144,10 @@ class Arm(Scripted):
 def test_the_digest_of_the_first_picture_is_that_of_the_picture_behind_the_adapter(
     campaign: Callable[..., Path],
 ) -> None:
-    turn = '\n[[arms.adapters]]\nname = "image_orient"\ntarget = "camera:front"\nparams = { from = "upright", to = "rot180" }\n'
+    turn = (
+        '\n[[arms.adapters]]\nname = "image_orient"\ntarget = "camera:front"\n'
+        'params = { from = "upright", to = "rot180" }\n'
+    )
     folder = campaign("turned", LOOKS, edits=reach("reach-001", profile="front", more=turn))
     view = read_campaign(folder)
     first = view.load_trace(view.rows[0]).calls[0]
@@ -222,6 +227,21 @@ def test_a_scalar_without_a_bound_is_refused_unless_it_is_called_unlimited() -> 
     assert ActionComponent(**open_ended, bounds_reason="unlimited").low == (None,)
     with pytest.raises(ValidationError, match="bounds_reason"):
         ActionComponent(**COMPONENT, bounds_reason="unlimited")
+
+
+def test_three_delta_rows_add_up_step_by_step_and_a_delta_that_does_not_say_its_base_is_no_declaration() -> None:
+    rows = np.zeros((3, 7))
+    rows[:, 0], rows[:, 6] = (0.01, 0.02, 0.03), 1.0
+    trace = play(lambda observation: ActionChunk(rows), replan_interval=3, max_steps=3).attempt.recorder.trace()
+    assert trace is not None
+    moved_m = trace.measured["ee_pos_m"][-1, 0] - trace.measured["ee_pos_m"][0, 0]
+    assert np.isclose(moved_m, 0.06)  # from the start of the chunk it would be 0.03
+    delta = {**COMPONENT, "kind": "ee_position", "gripper": None, "mode": "delta", "unit": "m", "frame": "base"}
+    with pytest.raises(ValidationError, match="delta_base is required for a delta"):
+        ActionComponent(**delta)
+    assert ActionComponent(**{**delta, "delta_base": "step"}) != ActionComponent(
+        **{**delta, "delta_base": "chunk_start"}
+    )
 
 
 def test_normalisation_is_its_statistics_and_its_mode_and_another_mode_is_another_arm(
