@@ -23,12 +23,12 @@ except ImportError:  # the same in Python, where the extension was not built
     from websockets.utils import apply_mask
 
 LARGE_BYTES = 2**15
-_PIECE_BYTES = 2**16
+_PIECE_BYTES = 2**20
 _SPARE = 4
 
-_WHOLE_BINARY = 0x82
-_MASKED, _MASKED_16, _MASKED_64 = 0x80, 0xFE, 0xFF
-"""Second byte of a client's frame: its size below 126 is in it, in the 2 bytes behind it, or in the 8 behind it."""
+_WHOLE_BINARY, _MASKED = 0x82, 0x80
+_IN_2_BYTES = 126
+"""A size below it stands in the second byte itself; else this says that it follows in 2 bytes, one more in 8."""
 
 _LONGEST_HEADER = 14
 
@@ -80,16 +80,16 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
         """Take in the bytes that were read."""
         if self._frame is None:
             data = self.lender.piece[:nbytes]
-            whole = self._small_frames(data)
-            if whole:
-                self.data_received(bytes(data[:whole]))
+            while whole := self._take_whole_frame(data):
                 data = data[whole:]
-            if not self._begins_a_large_frame(data):
+            if data and not self._begins_a_large_frame(data):
                 self.data_received(bytes(data))
             return
         self._filled += nbytes
         if self._filled == self._size:
-            self._complete(self._frame)
+            frame, self._frame = self._frame, None
+            self._take(frame.data[: self._size], self._key)
+            self.lender.take_back(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a frame that will not be completed."""
@@ -101,43 +101,37 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
         protocol = self.protocol
         return self._frame is not None or bool(protocol.reader.buffer) or protocol.current_size is not None
 
-    def _small_frames(self, data: memoryview) -> int:
-        """Return the size of the whole small messages that ``data`` begins with, before the frame that it ends in.
-
-        An ack comes together with the observation after it, which would else be no first part of anything.
-        """
-        if self.inside_a_message():
+    def _take_whole_frame(self, data: memoryview) -> int:
+        """Take in the ordinary frame that ``data`` begins with, if all of it is there; return its size, or 0."""
+        header, size = self._ordinary(data)
+        if not header or len(data) < header + size:
             return 0
-        at = 0
-        while len(data) - at >= _LONGEST_HEADER and data[at] == _WHOLE_BINARY and _MASKED < data[at + 1] < _MASKED_64:
-            size = data[at + 1] - _MASKED
-            size = size + 6 if size < 126 else int.from_bytes(data[at + 2 : at + 4], "big") + 8
-            if at + size >= len(data):
-                break
-            at += size
-        return at
+        self._take(data[header : header + size], bytes(data[header - 4 : header]))
+        return header + size
 
     def _begins_a_large_frame(self, data: memoryview) -> bool:
-        """Begin to read a large frame in place, if ``data`` is the first part of an ordinary one and nothing else."""
-        protocol, used = self.protocol, len(data)
-        if used < _LONGEST_HEADER or data[0] != _WHOLE_BINARY or protocol.state is not OPEN:
+        """Begin to read a large frame in place, if ``data`` is the first part of an ordinary one."""
+        header, size = self._ordinary(data)
+        if not header or size < LARGE_BYTES:
             return False
-        if data[1] not in (_MASKED_16, _MASKED_64):
-            return False
-        header = 8 if data[1] == _MASKED_16 else _LONGEST_HEADER
-        size = int.from_bytes(data[2 : header - 4], "big")
-        if size < LARGE_BYTES or size > (protocol.max_message_size or 0) or used >= header + size:
-            return False
-        if protocol.reader.buffer or protocol.current_size is not None or protocol.extensions:
-            return False
-        self._key, self._size, self._filled = bytes(data[header - 4 : header]), size, used - header
+        self._key, self._size, self._filled = bytes(data[header - 4 : header]), size, len(data) - header
         self._frame = self.lender.lend(size)
         self._frame[: self._filled] = np.frombuffer(data[header:], dtype=np.uint8)
         return True
 
-    def _complete(self, frame: NDArray[np.uint8]) -> None:
-        self._frame = None
-        message = apply_mask(frame.data[: self._size], self._key)
-        self.lender.take_back(frame)
+    def _ordinary(self, data: memoryview) -> tuple[int, int]:
+        """Return the sizes of header and payload of an unfragmented binary frame; 0, 0 for anything else."""
+        protocol = self.protocol
+        if len(data) < _LONGEST_HEADER or data[0] != _WHOLE_BINARY or not data[1] & _MASKED:
+            return 0, 0
+        if protocol.state is not OPEN or protocol.extensions or self.inside_a_message():
+            return 0, 0
+        size, header = data[1] - _MASKED, 6
+        if size >= _IN_2_BYTES:
+            header = 8 if size == _IN_2_BYTES else _LONGEST_HEADER
+            size = int.from_bytes(data[2 : header - 4], "big")
+        return (header, size) if size <= (protocol.max_message_size or 0) else (0, 0)
+
+    def _take(self, masked: memoryview, key: bytes) -> None:
         with suppress(EOFError):  # the connection is closing: nobody reads any more
-            self.process_event(Frame(BINARY, message))
+            self.process_event(Frame(BINARY, apply_mask(masked, key)))
