@@ -64,11 +64,18 @@ def _as_floats(vectors: Any, spec: ActionSpec) -> NDArray[Any]:
         for scalar, value in enumerate(values):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 name = spec.scalar_name(scalar)
-                message = f"row {row}, {name}: expected a number, got {value!r}"
+                message = f"row {row}, {name}: expected a number, got {_shown(value)}"
                 raise _invalid(message, row=row, component=name, rule="a finite number")
     if not vectors:
         raise _invalid("the chunk is empty; end an episode with Stop", rule="rows")
     return np.asarray(vectors, dtype=np.float64)
+
+
+def _shown(value: Any) -> str:
+    """Return what stands in the place of a number, in a few words whatever it is."""
+    if type(value) is str:
+        return repr(value) if len(value) <= 40 else f"{value[:40]!r}..."
+    return repr(value) if value is None or type(value) is bool else type(value).__name__
 
 
 def _invalid(

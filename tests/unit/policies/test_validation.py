@@ -144,3 +144,23 @@ def test_an_array_that_lies_when_compared_is_checked_as_a_plain_copy() -> None:
     checked = validate_chunk(mine, SPEC, max_rows=1)
     mine[:] = 9.0
     assert checked.max() == 0.0
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise SystemExit("not to be called")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (True, "got True"), (None, "got None"), ("nan", "got 'nan'"), ("x" * 10**6, f"got '{'x' * 40}'..."),
+        ([0] * 10**6, "got list"), (np.zeros((99, 99)), "got ndarray"), (b"1", "got bytes"),
+        (Unshowable(), "got Unshowable"),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_place_of_a_number_is_told_in_a_few_words(value: Any, told: str) -> None:
+    with pytest.raises(PolicyFault) as caught:
+        validate_chunk([[value, *[0.0] * 6]], SPEC, max_rows=1)
+    assert told in caught.value.message
+    assert len(caught.value.message) < 160
