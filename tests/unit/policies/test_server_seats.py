@@ -15,6 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from lying_servers import BUSY_S
 from served_policies import DECLARED, Instance, Stub, asked, begin, look, setting
 from trialplate.errors import HarnessFault
 from trialplate.policies.client.websocket import WebSocketActor
@@ -38,7 +39,7 @@ REQUEST = (
 def plain(uri: str) -> Iterator[socket.socket]:
     """Yield a TCP connection."""
     host, _, port = uri.removeprefix("ws://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as peer:
+    with socket.create_connection((host, int(port)), timeout=BUSY_S) as peer:
         yield peer
 
 
@@ -46,13 +47,13 @@ def plain(uri: str) -> Iterator[socket.socket]:
 def stranger(uri: str) -> Iterator[ClientConnection]:
     """Yield a WebSocket that says nothing."""
     with connect(uri, compression=None, ping_interval=None, close_timeout=1) as connection:
-        connection.recv(timeout=5)
+        connection.recv(timeout=BUSY_S)
         yield connection
 
 
-def answered(uri: str) -> WebSocketActor:
-    """Return a client that has had an answer of the policy."""
-    actor = WebSocketActor(uri, setting(connect_timeout_s=0.5))
+def answered(uri: str, *, within_s: float = BUSY_S) -> WebSocketActor:
+    """Return a client that has had an answer of the policy; it tries to get in for ``within_s``."""
+    actor = WebSocketActor(uri, setting(connect_timeout_s=within_s))
     actor.reset(begin(), None)  # type: ignore[arg-type]
     asked(actor, look())
     return actor
@@ -67,7 +68,7 @@ def ends(peer: socket.socket) -> bool:
 
 
 def health(uri: str) -> int:
-    connection = HTTPConnection(uri.removeprefix("ws://"), timeout=5)
+    connection = HTTPConnection(uri.removeprefix("ws://"), timeout=BUSY_S)
     connection.request("GET", "/healthz")
     status = connection.getresponse().status
     connection.close()
@@ -112,6 +113,17 @@ def test_a_page_in_a_browser_is_refused_and_takes_no_seat() -> None:
         actor.close()
 
 
+def test_who_only_stands_at_the_door_does_not_hold_the_end_of_a_server() -> None:
+    with ExitStack() as held:
+        with serving(Stub, settings=ServeSettings(port=0, close_timeout_s=5.0)) as uri:
+            peer = held.enter_context(plain(uri))
+            peer.sendall(b"GET / HT")
+            assert health(uri) == 200
+            start_s = time.monotonic()
+        assert time.monotonic() - start_s < 3.0
+        assert ends(peer)
+
+
 # -- seats ----------------------------------------------------------------------------------------------------------
 
 
@@ -129,12 +141,12 @@ def test_where_no_seat_is_left_the_stranger_who_has_had_one_longest_gives_it_up(
         known = answered(uri)
         silent = [held.enter_context(stranger(uri)) for _ in range(FEWEST - 1)]
         with pytest.raises(HarnessFault, match="no seat is left: 16 connected, at most 16"):
-            answered(uri)
+            answered(uri, within_s=0.5)
         monkeypatch.setattr(seats, "STRANGER_S", 0.0)
         newcomer = answered(uri)
         with pytest.raises(ConnectionClosed):
-            silent[0].recv(timeout=5)
-        silent[1].ping().wait(5)
+            silent[0].recv(timeout=BUSY_S)
+        silent[1].ping().wait(BUSY_S)
         asked(known, look(call_index=1))
         newcomer.close()
         known.close()
@@ -148,7 +160,7 @@ def test_a_client_that_has_asked_the_policy_keeps_its_seat_however_long_it_is_si
     with serving(Stub) as uri:
         known = [answered(uri) for _ in range(FEWEST)]
         with pytest.raises(HarnessFault, match="no seat is left"):
-            answered(uri)
+            answered(uri, within_s=0.5)
         for actor in known:
             asked(actor, look(call_index=1))
             actor.close()
@@ -156,11 +168,12 @@ def test_a_client_that_has_asked_the_policy_keeps_its_seat_however_long_it_is_si
 
 def test_a_stranger_does_not_hold_the_only_seat_of_a_policy_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seats, "STRANGER_S", 0.2)
-    with serving(Instance) as uri, stranger(uri):
-        actor = WebSocketActor(uri, setting(Instance.declared))
+    with serving(Instance) as uri:
         start_s = time.monotonic()
-        actor.reset(begin(), None)  # type: ignore[arg-type]
-        assert 0.1 < time.monotonic() - start_s < 3.0
+        with stranger(uri):
+            actor = WebSocketActor(uri, setting(Instance.declared, connect_timeout_s=BUSY_S))
+            actor.reset(begin(), None)  # type: ignore[arg-type]
+        assert time.monotonic() - start_s > 0.15  # if the stranger kept the seat, the reset would raise
         actor.close()
 
 
@@ -260,7 +273,7 @@ def test_a_reset_whose_client_has_gone_is_not_carried_out() -> None:
         actor.reset(begin(), None)  # type: ignore[arg-type]
         waiting = threading.Thread(target=asked, args=(actor, look()))
         waiting.start()
-        assert policy.at_work.wait(5)
+        assert policy.at_work.wait(BUSY_S)
         for number in range(5):
             with stranger(uri) as client:
                 client.send(own.encode({**reset_message(begin(f"{number:032x}")), "id": 1}))

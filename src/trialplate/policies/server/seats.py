@@ -116,6 +116,11 @@ class Seats:
         self.seated.discard(guest)
         self._left(guest)
 
+    def clear(self) -> None:
+        """Let nobody stay, with a seat or at the door."""
+        for guest in (*self.seated, *self._door):
+            guest.transport.abort()
+
     def _one_is_free(self) -> bool:
         """Take the seat of the stranger who has had it longest, if there is one."""
         strangers = [(guest.seated_s or 0.0, guest) for guest in self.seated if not guest.known]

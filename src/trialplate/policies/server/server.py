@@ -131,8 +131,7 @@ class PolicyServer:
         idle = [connection.close(1001, GOING_AWAY) for connection in seated]
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*idle, return_exceptions=True), 1.0)
-        for connection in list(seated):
-            connection.transport.abort()
+        self._seats.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), self._settings.close_timeout_s)
 
