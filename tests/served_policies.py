@@ -145,9 +145,9 @@ def begin(episode: str = "e" * 32, *, word: str = "left") -> EpisodeInfo:
 def setting(
     declared: PolicySpec = DECLARED, registration: Registration | None = None, **budgets: Any
 ) -> ActorSetting:
-    """Return what an actor must know of its run, with short timeouts."""
+    """Return what an actor must know of its run, with timeouts that a busy machine keeps."""
     registration = registration or Registration()
-    short = {"connect_timeout_s": 3.0, "call_timeout_s": 3.0, "first_call_timeout_s": 3.0, "close_timeout_s": 1.0}
+    short = {"connect_timeout_s": 3.0, "call_timeout_s": 20.0, "first_call_timeout_s": 20.0, "close_timeout_s": 1.0}
     return ActorSetting(
         "arm", declared, declared.expects, declared.emits, registration, registration.sha256(), replan_interval=2,
         max_steps=100, budgets=Budgets(**(short | budgets)),

@@ -64,6 +64,8 @@ class ServedRun:
     executed: list[int] = field(default_factory=list)
     started: int = 0
     looks: int = 0
+    hurry: threading.Event = field(default_factory=threading.Event)
+    """Set at the end: whatever is being carried out then is done."""
 
     def __enter__(self) -> Self:
         self.table = Rendezvous(idle_timeout_s=20)
@@ -80,8 +82,9 @@ class ServedRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        self.hurry.set()
         self.table.stop("the test is over")
-        self.thread.join(5)
+        self.thread.join(20)
         self.listener.stop()
         assert not self.thread.is_alive()
 
@@ -120,7 +123,7 @@ class ServedRun:
                     rows = validate_chunk(decision.vectors, self.terms.action, max_rows=256)
             except TrialplateError as error:
                 fault = error
-            threading.Event().wait(self.executing_s)
+            self.hurry.wait(self.executing_s)
             issue = None
             if fault is not None:
                 issue = Issue(fault.code, getattr(fault, "row", None), None, None)
@@ -141,7 +144,7 @@ class ServedRun:
             actor.acknowledge(
                 _ack(info, present, len(rows), executed, None, "episode_end" if over else "observation")
             )
-        threading.Event().wait(self.ending_s)
+        self.hurry.wait(self.ending_s)
         actor.end("step_limit")
 
     def _look(self, info: EpisodeInfo, registered: str, step: int) -> Observation:
@@ -165,7 +168,7 @@ class ServedRun:
     def client(self, *, token: str | None = TOKEN) -> httpx.Client:
         """Return an HTTP client, with the management token unless told otherwise."""
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=10, trust_env=False)
+        return httpx.Client(base_url=self.address, headers=headers, timeout=20, trust_env=False)
 
     def begin(self, driver: httpx.Client) -> str:
         """Say hello, register and start an episode; return its id."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from lying_servers import BUSY_S, LONG_S
 from trialplate.errors import HarnessFault, PolicyFault, TrialplateError
 from trialplate.policies.server.batching import Ask, Batcher, Delivery, Job
 from trialplate.record import ActionChunk, Decision, EpisodeInfo, Observation, PolicyDecision, Remaining
@@ -87,7 +88,7 @@ class Desk:
     def answers(self, count: int) -> dict[str, PolicyDecision | TrialplateError]:
         found: dict[str, PolicyDecision | TrialplateError] = {}
         while len(found) < count:
-            found |= {ask.token: outcome for ask, outcome in self.batches.get(timeout=5)}
+            found |= {ask.token: outcome for ask, outcome in self.batches.get(timeout=BUSY_S)}
         return found
 
     def __enter__(self) -> Desk:
@@ -105,19 +106,19 @@ def number(outcome: PolicyDecision | TrialplateError) -> float:
 
 @pytest.mark.parametrize("kind", [Echo, Together])
 def test_four_requests_in_one_batch_each_get_their_own_answer(kind: type[Echo]) -> None:
-    with Desk(kind(), max_batch_size=4, max_wait_s=2.0) as desk:
+    with Desk(kind(), max_batch_size=4, max_wait_s=LONG_S) as desk:
         start_s = time.monotonic()
         desk.ask("a", "bb", "ccc", "dddd")
         found = desk.answers(4)
         assert {text: number(outcome) for text, outcome in found.items()} == {"a": 1, "bb": 2, "ccc": 3, "dddd": 4}
         assert [outcome.batch_size for outcome in found.values()] == [4] * 4  # type: ignore[union-attr]
-        assert time.monotonic() - start_s < 1.0  # a full batch does not wait
+        assert time.monotonic() - start_s < BUSY_S  # a full batch does not wait LONG_S
         assert desk.policy.sizes == ([4] if kind is Together else [1] * 4)
 
 
 @pytest.mark.parametrize("kind", [Echo, Together, AllOrNothing])
 def test_one_bad_item_of_three_fails_only_itself(kind: type[Echo]) -> None:
-    with Desk(kind(), max_batch_size=3, max_wait_s=2.0) as desk:
+    with Desk(kind(), max_batch_size=3, max_wait_s=LONG_S) as desk:
         desk.batcher.limit(3, alone_again=True)
         desk.ask("a", "bad", "ccc")
         found = desk.answers(3)
@@ -129,20 +130,23 @@ def test_one_bad_item_of_three_fails_only_itself(kind: type[Echo]) -> None:
 
 
 def test_a_batch_that_failed_as_a_whole_is_not_asked_again_when_the_policy_remembers_episodes() -> None:
-    with Desk(AllOrNothing(), max_batch_size=3, max_wait_s=2.0) as desk:
+    with Desk(AllOrNothing(), max_batch_size=3, max_wait_s=LONG_S) as desk:
         desk.ask("a", "bad", "ccc")
         assert all(isinstance(outcome, PolicyFault) for outcome in desk.answers(3).values())
 
 
 def test_a_batch_closes_its_wait_after_the_first_request() -> None:
     with Desk(Together(), max_batch_size=8, max_wait_s=0.2) as desk:
+        both_are_there = threading.Event()
+        desk.batcher.submit(Job(lambda _: both_are_there.wait(LONG_S), lambda _: None))
         start_s = time.monotonic()
         desk.ask("a")
         time.sleep(0.05)
         desk.ask("bb")
+        both_are_there.set()
         found = desk.answers(2)
         waited_s = time.monotonic() - start_s
-        assert 0.15 < waited_s < 1.0
+        assert 0.15 < waited_s < BUSY_S  # without an end of its own the batch is never full
         assert [outcome.batch_size for outcome in found.values()] == [2, 2]  # type: ignore[union-attr]
 
 

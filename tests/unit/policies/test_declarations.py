@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -26,10 +26,10 @@ def declaration(**expects: Any) -> dict[str, Any]:
     ids=["numbers", "lists of numbers", "a list where a name belongs"],
 )
 def test_a_declaration_with_a_million_items_is_refused_at_once_in_one_line(cameras: list[Any]) -> None:
-    start_s = perf_counter()
+    start_s = thread_time()  # of our own work, however busy the machine is
     with pytest.raises(ContractFault, match="more than 32768 items") as refused:
         parse_declaration(declaration(cameras=cameras))
-    assert perf_counter() - start_s < 1.0
+    assert thread_time() - start_s < 0.12  # 0.37 to 8 s for who reads all of it
     assert (refused.value.code, len(refused.value.message) < 100) == ("contract_mismatch", True)
 
 

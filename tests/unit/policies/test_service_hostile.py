@@ -20,6 +20,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from lying_servers import BUSY_S, LONG_S
 from served_run import HELLO, PROTOCOL, REGISTER, ServedRun, decision, setting
 from trialplate.errors import PolicyFault
 from trialplate.policies.in_process import in_process_decision
@@ -209,7 +210,7 @@ def test_looks_that_nobody_waits_for_any_more_do_not_pile_up(
                 gone.sendall(f"GET {base}/observe HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         threading.Event().wait(0.2)
         assert 1 <= len(run.table._sleepers) <= 4
-        acting.settimeout(5)
+        acting.settimeout(BUSY_S)
         assert acting.recv(1000).startswith(b"HTTP/1.1 200")
     run.executing_s = 0.0
 
@@ -255,7 +256,7 @@ def test_when_all_places_are_taken_the_refusal_can_be_read(run: ServedRun, drive
 
 @pytest.mark.parametrize("more", [b"x: 1\r\n" * 300, b"x: " + b"y" * 9000 + b"\r\n", b"content-length: 5\r\n"])
 def test_a_handshake_that_cannot_be_read_is_ended_at_once(held: ServedRun, more: bytes) -> None:
-    with socket.create_connection(_at(held), timeout=2) as stranger:
+    with socket.create_connection(_at(held), timeout=BUSY_S) as stranger:
         stranger.sendall(b"GET /v1/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n")
         stranger.sendall(more + b"\r\nhello")
         with suppress(ConnectionResetError):
@@ -268,7 +269,7 @@ def test_a_text_that_is_no_utf_8_is_charged_like_any_text_and_leaves_no_trace(
     base, _ = _begin(driver)
     with _raw_socket(run, base) as line:
         line.sendall(_frame(1, b"\xff\xfe"))
-        line.settimeout(3)
+        line.settimeout(BUSY_S)
         assert b"wire_malformed" in line.recv(1000)
     assert driver.get(f"{base}/observe").json()["reason"] == "error"
     assert [fault.code for fault in run.faults] == ["wire_malformed"]
@@ -283,7 +284,7 @@ def test_a_request_that_stops_making_sense_in_its_middle_leaves_no_trace(
 ) -> None:
     base, _ = _begin(driver)
     head = f"POST {path.replace('{base}', base)} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n".encode()
-    with socket.create_connection(_at(run), timeout=3) as peer:
+    with socket.create_connection(_at(run), timeout=BUSY_S) as peer:
         peer.sendall(head + declared + b"\r\n5\r\n[1,2,\r\n")
         threading.Event().wait(0.2)
         with suppress(OSError):
@@ -295,14 +296,18 @@ def test_a_request_that_stops_making_sense_in_its_middle_leaves_no_trace(
     assert caplog.records == [] and run.faults == []
 
 
-def test_a_body_that_is_not_whole_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_body_that_is_not_whole_does_not_hold_up_the_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "GRACE_S", LONG_S)
+    monkeypatch.setattr(http, "BODY_TIMEOUT_S", LONG_S)
     with ServedRun() as run, run.client() as driver, socket.create_connection(_at(run)) as slow:
         _half_a_body(slow, f"/v1/episodes/{run.begin(driver)}")
         threading.Event().wait(0.2)
         start_s = monotonic()
         run.table.stop("the test is over")
         run.listener.stop()
-        assert monotonic() - start_s < 1.5
+        assert monotonic() - start_s < BUSY_S  # LONG_S for who waits for the body or for all the grace
     assert caplog.records == []
 
 
@@ -315,7 +320,7 @@ def test_a_slow_reader_that_pings_gets_its_observation_and_one_answer() -> None:
             for number in range(50):
                 line.sendall(_frame(9, b"%04d" % number))
             threading.Event().wait(0.3)
-            line.settimeout(5)
+            line.settimeout(BUSY_S)
             received = b""
             while not received.endswith(b"\x8a\x040049"):
                 received += line.recv(2**20)

@@ -278,9 +278,9 @@ def test_a_damaged_frame_is_read_or_refused_and_nothing_else_happens(place: int,
 
 def test_a_large_frame_that_lies_is_refused_quickly() -> None:
     noise = random.Random(7)
-    frames = [b"\x9f" * 2**20, b"\x8f" + b"\xa1a\x90" * 2**18, noise.randbytes(2**20), b"\xdc\xff\xff" * 2**18]
-    start = time.perf_counter()
+    frames = [b"\x9f" * 2**22, b"\x8f" + b"\xa1a\x90" * 2**20, noise.randbytes(2**22), b"\xdc\xff\xff" * 2**20]
+    start_s = time.thread_time()  # of our own work, however busy the machine is
     for data in frames:
         with pytest.raises(ContractFault):
             own.decode(data, max_bytes=LIMIT)
-    assert time.perf_counter() - start < 1.0
+    assert time.thread_time() - start_s < 0.1  # 0.3 s and more for who looks at each byte of one of them
