@@ -74,7 +74,7 @@ def guest(
     uri: str, *, openpi: bool = False, max_steps: int = 5, mapping: Mapping[str, Any] = MAPPING, **budgets: Any
 ) -> Iterator[Guest]:
     """Yield the loop's side of a policy server; ``openpi``: in that dialect."""
-    short = {"connect_timeout_s": 3.0, "call_timeout_s": 3.0, "first_call_timeout_s": 3.0, "close_timeout_s": 0.5}
+    short = {"connect_timeout_s": 3.0, "call_timeout_s": 20.0, "first_call_timeout_s": 20.0, "close_timeout_s": 0.5}
     limits, registration = Budgets(**(short | budgets)), Registration()
     setting = ActorSetting(
         "arm", DECLARED, EXPECTS, SUITE.action, registration, registration.sha256(), replan_interval=1,

@@ -132,22 +132,23 @@ def test_row_27_the_id_of_an_episode_opens_neither_results_nor_another_episode(
 def test_row_30_a_second_client_is_answered_while_the_policy_thinks(
     service: sc.Running, driver: httpx.Client, actor: httpx.Client
 ) -> None:
-    (service.folder / "sleeper.py").write_text("import time\ndef act(seen): time.sleep(30)\n", encoding="utf-8")
+    (service.folder / "sleeper.py").write_text("import time\ndef act(seen): time.sleep(60)\n", encoding="utf-8")
     thinking = sc.start_driver(service, "python", "sleeper:act")
     try:
         id_ = sc.eventually(lambda: driver.get("/v1/status").json()["episode"])
         base = f"/v1/episodes/{id_}"
-        asked: list[tuple[int, float]] = []
+        asked_s: list[float] = []
         for _ in range(5):
             start_s = monotonic()
-            asked.append((actor.get("/healthz").status_code, monotonic() - start_s))
+            assert actor.get("/healthz").status_code == 200
+            asked_s.append(monotonic() - start_s)
         start_s = monotonic()
         assert driver.post("/v1/hello", json=sc.HELLO).json()["role"] == "service"
         assert _error(driver.post("/v1/episodes")) == (409, "out_of_order")
         with _socket(service, f"{base}/ws") as second:
             assert _ask(second, {"protocol": sc.PROTOCOL, "type": "observe"}, 1)["type"] == "observation"
-        assert monotonic() - start_s < 1
-        assert all(status == 200 and took_s < 1 for status, took_s in asked)
+        assert monotonic() - start_s < 20  # inference lasts 60
+        assert min(asked_s) < 1 and max(asked_s) < 20  # one may find the machine busy, not all of them
         assert thinking.poll() is None
         _leave(driver, base)
     finally:
