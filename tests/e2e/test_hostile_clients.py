@@ -15,7 +15,6 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -91,12 +90,15 @@ class Battle:
         return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
     def assert_unharmed(self) -> None:
-        """The service answers at once, has executed nothing, and has never been large."""
-        start_s = monotonic()
-        assert self.actor.get("/healthz").json() == {"alive": True}
-        assert monotonic() - start_s < 1
+        """The service answers, has executed nothing, and has never been large."""
+        assert self.actor.get("/healthz", timeout=20).json() == {"alive": True}  # one that hangs does not
         assert not self.mark.exists()
         assert self.memory_kib("VmHWM") - self.before_kib < GROWTH_KIB
+
+    def cpu_s(self) -> float:
+        """Return the seconds that the service's process has computed, however busy the machine is."""
+        stat = Path(f"/proc/{self.service.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def at(self) -> tuple[str, int]:
@@ -206,9 +208,9 @@ def test_depth_and_number_are_refused_before_they_cost_anything(
 ) -> None:
     base = battle.begin(ends_with="wire_malformed")
     battle.look(base)
-    start_s = monotonic()
+    start_s = battle.cpu_s()
     assert battle.actor.post(f"{base}/act", content=body, headers=headers).json()["code"] == "wire_malformed"
-    assert monotonic() - start_s < 1
+    assert battle.cpu_s() - start_s < 1  # minutes for who goes through 100 000 levels once for each of them
     battle.assert_unharmed()
 
 

@@ -198,7 +198,7 @@ def test_looks_that_nobody_waits_for_any_more_do_not_pile_up(
     driver: httpx.Client, run: ServedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "MAX_HELD", 4)
-    run.executing_s = 1.0
+    run.executing_s = LONG_S
     base, seen = _begin(driver)
     body = json.dumps(decision(seen)).encode()
     head = f"POST {base}/act HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
@@ -210,9 +210,9 @@ def test_looks_that_nobody_waits_for_any_more_do_not_pile_up(
                 gone.sendall(f"GET {base}/observe HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         threading.Event().wait(0.2)
         assert 1 <= len(run.table._sleepers) <= 4
+        run.hurry.set()
         acting.settimeout(BUSY_S)
         assert acting.recv(1000).startswith(b"HTTP/1.1 200")
-    run.executing_s = 0.0
 
 
 def test_a_crowd_that_comes_at_once_takes_no_more_file_descriptors_than_there_are_places(
