@@ -74,8 +74,8 @@ def test_tables_that_are_none_are_left_to_the_shape_check(broken: dict[str, Any]
 
 
 def test_an_operator_cannot_call_verified_what_the_harness_does_not_see() -> None:
-    told = {"kind": "model", "model": {"name": "m", "verified": True}, "checkpoint": {"ref": "c", "verified": False},
-            "roles": [{"role": "planner", "name": "p"}, {"role": "grasp", "name": "g", "verified": True}]}  # fmt: skip
+    roles = [{"role": "planner", "name": "p"}, {"role": "grasp", "name": "g", "verified": True}]
+    told = {"model": {"name": "m", "verified": True}, "checkpoint": {"ref": "c", "verified": False}, "roles": roles}
     found = [fault.path for fault in _word_faults(told, place="arms[0].identity")]
     assert found == ["arms[0].identity.model.verified", "arms[0].identity.roles[1].verified"]
     assert _word_faults(None, place="x") == []
