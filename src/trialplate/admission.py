@@ -79,7 +79,8 @@ def _choice_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFaul
     for index, name in enumerate(listed if isinstance(listed, list) else []):
         place = f"suite.scenarios[{index}]"
         if isinstance(name, str) and name not in known:
-            faults.append(DocumentFault(place, f"unknown scenario {name!r}{nearest(name, known)}"))
+            told = f"unknown scenario {name!r}{nearest(name, known)}; `trialplate suite show` lists all"
+            faults.append(DocumentFault(place, told))
         if name in listed[:index]:
             faults.append(DocumentFault(place, f"scenario {name!r} stands twice; use repeats"))
     return faults

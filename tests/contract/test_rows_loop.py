@@ -13,6 +13,7 @@ from trialplate.errors import DEFAULT_STATUS, HarnessFault, PolicyFault, Protoco
 from trialplate.policies.validation import validate_chunk
 from trialplate.record import ActionChunk, Event, PolicyDecision, Stop, Usage
 from trialplate.scoring.ladder import climb
+from trialplate.store.replies import reply_text
 from trialplate.testing.reach import ReachWorld
 
 
@@ -39,6 +40,14 @@ def test_row_08_a_bad_value_names_row_and_component_and_nothing_runs(value: Any)
 def test_row_08_arrays_of_other_types_are_refused(dtype: Any) -> None:
     played = play(lambda seen: ActionChunk(np.zeros((2, 7)).astype(dtype)))
     assert played.attempt.fault is not None and played.attempt.fault.code == "invalid_action"
+
+
+@pytest.mark.parametrize("rows", [2**40, 2**28])
+def test_row_08_a_chunk_that_claims_more_rows_than_memory_holds_is_the_arms_and_is_recorded(rows: int) -> None:
+    claimed = np.broadcast_to(np.zeros(7), (rows, 7))
+    played = play(lambda seen: ActionChunk(claimed))
+    assert played.attempt.fault is not None and played.attempt.fault.code == "invalid_action"
+    assert str(rows) in reply_text(claimed) and "omitted_bytes" in reply_text(claimed)
 
 
 def test_row_09_a_bound_is_legal_and_a_billionth_beyond_it_is_rejected_not_clipped() -> None:

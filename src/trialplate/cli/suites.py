@@ -71,6 +71,7 @@ def show(name: str, /, *, json: Json = False) -> int:
         "instruction": suite.instruction,
         "manifest_sha256": document_sha256(suite.manifest_document()),
         "scenarios": counts,
+        "scenario_ids": [scenario.id for scenario in suite.scenarios()],
         "stages": {stage.name: stage.meaning for stage in suite.chain.stages},
         "controls": {key: control.meaning for key, control in suite.controls.items()},
         "profiles": {

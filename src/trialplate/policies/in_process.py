@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ class InProcessActor:
 
     def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
         """Return the policy's decision. Raises PolicyFault ``policy_exception`` or ``invalid_response_schema``."""
-        arguments = (observation, measure()) if self._privileged else (observation,)
+        own = replace(observation)  # what is recorded is not the object that the policy is handed
+        arguments = (own, measure()) if self._privileged else (own,)
         doing = f"act, call {observation.call_index}"
         return in_process_decision(charged(lambda: self._policy.act(*arguments), doing=doing, genuine=self._genuine))
 
@@ -67,7 +69,8 @@ def in_process_decision(answer: Any) -> PolicyDecision:
         return PolicyDecision(_plain(answer))
     if type(answer) is not PolicyDecision or type(answer.decision) not in (ActionChunk, Stop):
         raise PolicyFault(
-            f"act returned {type(answer).__name__}, expected ActionChunk or Stop", code="invalid_response_schema"
+            f"act returned {_named(answer)}, expected trialplate's ActionChunk or Stop",
+            code="invalid_response_schema",
         )
     usage, latency_ms = answer.usage, answer.latency_ms
     if usage is not None and not _is_usage(usage):
@@ -77,6 +80,12 @@ def in_process_decision(answer: Any) -> PolicyDecision:
     if latency_ms is not None and not _is_amount(latency_ms):
         raise PolicyFault("latency_ms: expected milliseconds of at least 0", code="invalid_response_schema")
     return PolicyDecision(_plain(answer.decision), usage=usage, latency_ms=latency_ms)
+
+
+def _named(answer: Any) -> str:
+    kind = type(answer)
+    module = type.__dict__["__module__"].__get__(kind) if kind.__module__ != "builtins" else ""
+    return f"{module}.{kind.__name__}" if isinstance(module, str) and module else kind.__name__
 
 
 def _plain(decision: Decision) -> Decision:

@@ -21,6 +21,8 @@ def validate_chunk(vectors: Any, spec: ActionSpec, *, max_rows: int) -> NDArray[
     The message names row, component, value and rule. Bounds are inclusive and compared in the dtype received:
     a float32 value is held against bounds rounded to float32.
     """
+    if isinstance(vectors, (np.ndarray, list, tuple)):
+        _refuse_long(vectors, max_rows=max_rows)
     array = _as_floats(vectors, spec)
     if array.ndim != 2:
         raise _invalid(f"expected rows of {spec.dim} numbers, shape (n, {spec.dim}), got shape {array.shape}")
@@ -38,6 +40,22 @@ def validate_chunk(vectors: Any, spec: ActionSpec, *, max_rows: int) -> NDArray[
         message = f"row {row}, {name}: expected {rule}, got {float(value)!r}"
         raise _invalid(message, row=row, component=name, rule=rule)
     return np.asarray(array, dtype=np.float64)
+
+
+def _refuse_long(vectors: Any, *, max_rows: int) -> None:
+    """Refuse too many rows before one is looked at: an array may claim more than any memory holds."""
+    if isinstance(vectors, np.ndarray):
+        shape: tuple[int, ...] = _shape(vectors)
+        rows = shape[0] if shape else 0
+        if len(shape) > 2:
+            raise _invalid(f"expected rows of numbers, got shape {shape}")
+    else:
+        rows = len(vectors)
+    if rows > max_rows:
+        raise _invalid(f"expected 1 to {max_rows} rows, got {rows}", rule="rows")
+
+
+_shape = np.ndarray.shape.__get__  # whatever a subclass would say
 
 
 @lru_cache(maxsize=64)

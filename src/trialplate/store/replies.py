@@ -15,6 +15,7 @@ MAX_TEXT_BYTES = 65_536
 MAX_STRING = 16_384
 MAX_ITEMS = 8_192
 MAX_DEPTH = 16
+MAX_DIGESTED_BYTES = 2**26
 _name = type.__dict__["__name__"].__get__  # the name of a type, whatever its metaclass would say
 _NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in np.typecodes["AllInteger"] + "?efd")
 _REPLACED = str.maketrans({"\x00": "\ufffd"})
@@ -24,8 +25,8 @@ def reply_text(value: Any) -> str:
     """Return JSON text of at most ``MAX_TEXT_BYTES`` bytes of UTF-8 for any value.
 
     Numbers, texts, lists and maps stay what they are; NaN and infinity become texts; arrays of numbers become nested
-    lists, big ones and raw bytes their size and SHA-256; anything else the name of its type. A text that would be
-    longer is replaced by its size and SHA-256.
+    lists, big ones and raw bytes their size and SHA-256 (arrays above ``MAX_DIGESTED_BYTES`` only their size);
+    anything else the name of its type. A text that would be longer is replaced by its size and SHA-256.
     """
     plain = _Plain().value(value, 0)
     text = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -89,6 +90,8 @@ class _Plain:
 
     def _array(self, value: Any, depth: int) -> Any:
         if value.size > self._left:
+            if value.nbytes > MAX_DIGESTED_BYTES:  # it may only claim to be so big
+                return {"dtype": value.dtype.str, "shape": list(value.shape), "omitted_bytes": value.nbytes}
             digest = sha256_hex(np.ascontiguousarray(value).tobytes())
             return {"dtype": value.dtype.str, "shape": list(value.shape), "sha256": digest}
         return self.value(value.tolist(), depth)

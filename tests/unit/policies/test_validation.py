@@ -164,3 +164,16 @@ def test_what_stands_in_the_place_of_a_number_is_told_in_a_few_words(value: Any,
         validate_chunk([[value, *[0.0] * 6]], SPEC, max_rows=1)
     assert told in caught.value.message
     assert len(caught.value.message) < 160
+
+
+@pytest.mark.parametrize("rows", [2**40, 2**27, 257])
+def test_an_array_that_claims_more_rows_than_any_memory_holds_is_refused_unread(rows: int) -> None:
+    claimed = np.broadcast_to(np.zeros(SPEC.dim), (rows, SPEC.dim))
+    with pytest.raises(PolicyFault, match=f"expected 1 to 256 rows, got {rows}") as caught:
+        validate_chunk(claimed, SPEC, max_rows=256)
+    assert caught.value.code == "invalid_action"
+
+
+def test_a_claimed_stack_of_chunks_is_refused_unread() -> None:
+    with pytest.raises(PolicyFault, match="got shape"):
+        validate_chunk(np.broadcast_to(np.zeros(SPEC.dim), (1, 2**40, SPEC.dim)), SPEC, max_rows=256)

@@ -74,6 +74,7 @@ class Desk:
         self._arms, self._counts, self._results = dict(arms), counts, results
         self._greeted: set[str] = set()
         self._registered: dict[str, Registration] = {}
+        self._begun = False
         self._scoring = asyncio.Lock()
         self._scored: list[dict[str, JsonValue]] | None = None
 
@@ -118,7 +119,7 @@ class Desk:
         return service_hello_message(_terms(setting), encodings=ENCODINGS, max_message_bytes=limit)
 
     def register(self, message: Any) -> dict[str, Any]:
-        """Bind the identity of an arm; the first one stands. Raises ContractFault."""
+        """Bind the identity of an arm; it may be corrected until an episode is asked for. Raises ContractFault."""
         register = parse_register(message)
         setting = self._arm(register.arm)
         if setting.arm not in self._greeted:
@@ -135,7 +136,9 @@ class Desk:
                 code = problem.code if problem.code in _REFUSED_MATCHES else "contract_mismatch"
                 raise ContractFault(f"{len(match.problems)} of it do not fit, first: {problem}", code=code)
         registration = identity_of(register.registration, setting)
-        bound = self._registered.setdefault(setting.arm, registration)
+        if not self._begun:
+            self._registered[setting.arm] = registration
+        bound = self._registered[setting.arm]
         if bound.sha256() != registration.sha256():
             raise ContractFault(
                 f"{bound.sha256()} is registered already, got {registration.sha256()}", code="identity_changed"
@@ -149,6 +152,7 @@ class Desk:
             named = f" (arm {missing[0]!r})" if len(self._arms) > 1 else ""
             raise ContractFault(f"register comes before the first episode{named}", code="registration_missing")
         self._refuse_late()
+        self._begun = True
         episode = await self.rendezvous.next_episode(timeout_s=self.patience_s)
         if episode is None:
             return no_episode_message(self.rendezvous.ending or "complete")
