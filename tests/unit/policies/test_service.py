@@ -102,6 +102,9 @@ def test_the_locked_identity_is_confirmed_and_another_one_is_exploratory() -> No
         }  # fmt: skip
         assert driver.post("/v1/register", json=REGISTER).json() == locked
         other = {**REGISTER, "registration": {"model": {"name": "another"}}}
+        assert driver.post("/v1/register", json=other).json()["exploratory"] is True
+        assert driver.post("/v1/register", json=REGISTER).json() == locked  # a mistake is corrected in time
+        driver.post("/v1/episodes").raise_for_status()
         assert _error(driver.post("/v1/register", json=other)) == (409, "identity_changed")
     with ServedRun() as run, run.client() as driver, run.client(token=None) as actor:
         driver.post("/v1/hello", json=HELLO)
