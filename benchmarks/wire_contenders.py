@@ -112,13 +112,13 @@ def process(command: Sequence[str | Path], **options: Any) -> Iterator[subproces
 class Peer:
     """A peer's client in its own environment, which takes a turn whenever it is told to."""
 
-    def __init__(self, stack: ExitStack, name: str, script: str, *, pictures: Path) -> None:
+    def __init__(self, stack: ExitStack, name: str, script: str, *options: str, pictures: Path) -> None:
         python, port = peer_python(name), free_port()
         assert python is not None
         quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         server = stack.enter_context(process([python, HERE / "peers" / script, "server", str(port)], **quiet))
         await_port(port, server)
-        command = [python, HERE / "peers" / script, "client", str(port), pictures]
+        command = [python, HERE / "peers" / script, "client", str(port), pictures, *options]
         self._client = stack.enter_context(
             process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         )

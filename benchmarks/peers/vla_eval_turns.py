@@ -3,7 +3,8 @@
 ``server PORT`` serves a dummy model server. ``client PORT PICTURES.npz`` reads a number of steps from each line of
 stdin, runs one recorded episode of so many, and answers with one line of JSON: seconds, and the milliseconds of
 every call. What it records is what it records by default: reward, done, success, action and state of every step in
-SQLite, no pictures.
+SQLite, no pictures. ``client PORT PICTURES.npz video`` has it keep pictures in the one way it knows: its option
+``record_video``, which gives the frames of one camera to an encoder in a process of its own.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Dummy(PredictModelServer):
 class Pictures(StepBenchmark):
     """Shows the pictures in turn; nothing is simulated."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, video: bool) -> None:
         super().__init__()
+        self._video = video
         loaded = np.load(path)
         self._front, self._wrist = loaded["front"], loaded["wrist"]
         self._state, self._step = np.zeros(8), 0
@@ -65,6 +67,8 @@ class Pictures(StepBenchmark):
         """Take the action and record the step as its own benchmarks do."""
         self._step += 1
         sent = np.asarray(action["actions"], dtype=np.float32)
+        if self._video:
+            self._recorder.record_video(self._front[self._step % len(self._front)])
         self._recorder.record_step(
             reward=0.0, done=False, success=False, action=sent, state=self._state.astype(np.float32)
         )
@@ -94,10 +98,10 @@ class Timed(Connection):
         return answer
 
 
-async def run(port: int, path: str) -> None:
+async def run(port: int, path: str, video: bool) -> None:
     """Run one recorded episode for each line of stdin."""
     set_image_format("raw")
-    benchmark, runner = Pictures(path), SyncEpisodeRunner()
+    benchmark, runner = Pictures(path, video=video), SyncEpisodeRunner()
     with tempfile.TemporaryDirectory(prefix="trialplate-bench-") as folder:
         store = RecordingStore(db_path_for_eval(Path(folder), "bench"))
         async with Timed(f"ws://127.0.0.1:{port}") as connection:
@@ -108,6 +112,7 @@ async def run(port: int, path: str) -> None:
                 recorder = EpisodeRecorder(
                     store=store, sid="bench", eid=str(episode), eval_id="bench", output_dir=folder,
                     filename_stem="ep{episode_id}_{status}", context={}, filename_context={"episode_id": episode},
+                    record_video=video,
                 )  # fmt: skip
                 done = await runner.run_episode(
                     benchmark, {"name": "bench"}, connection, max_steps=int(line), recorder=recorder
@@ -124,4 +129,4 @@ if __name__ == "__main__":
         set_image_format("raw")
         serve_model(Dummy(), host="127.0.0.1", port=int(number))
     else:
-        anyio.run(run, int(number), rest[0])
+        anyio.run(run, int(number), rest[0], rest[1:] == ["video"])

@@ -10,10 +10,12 @@ and equal episodes give equal bytes, however fast anything ran.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, Full, Queue
-from threading import Thread
+from threading import Thread, get_native_id
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +32,7 @@ MAX_BATCH_CALLS = 1024
 MAX_BATCH_BYTES = 8 * 1024**2
 _WAITING_BATCHES = 1
 _POLL_S = 1.0
+_NICENESS = 10
 
 
 class ExchangeWriter:
@@ -120,6 +123,7 @@ class _Line:
             self._thread.join(_POLL_S)
 
     def _work(self) -> None:
+        _give_way()
         try:
             while not self._stopped and (batch := self._queue.get()) is not None:
                 self._packer.pack(batch)
@@ -132,6 +136,13 @@ class _Line:
         if self._failure is not None:
             message = f"the exchanges could not be packed: {type(self._failure).__name__}: {self._failure}"
             raise StorageFailure(message[:512]) from self._failure
+
+
+def _give_way() -> None:
+    """Let this thread yield to those that an answer waits for: packing fills the time that they leave."""
+    if sys.platform == "linux":  # elsewhere a thread has no priority of its own
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, get_native_id(), _NICENESS)
 
 
 class _Packer:
