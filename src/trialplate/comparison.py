@@ -19,7 +19,7 @@ from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
 
 SCHEMA = "trialplate.side-by-side/1"
-DIFFERENT_PROTOCOL = "different protocol"
+DIFFERENT_PROTOCOL, DIFFERENT_SIMULATOR = "different protocol", "different simulator"
 SHOWN_CHARACTERS = 120
 """Longest value that is shown whole: a digest is."""
 _SUITE = (
@@ -137,13 +137,20 @@ def _side_by_side(a: _Side, other: CampaignView) -> SideBySide:
         folder_b=str(b.view.folder),
         lock_sha256_a=a.view.lock_sha256,
         lock_sha256_b=b.view.lock_sha256,
-        reason=DIFFERENT_PROTOCOL if differences else None,
+        reason=_reason(differences),
         differences=differences,
         environment=_differences(*({key: side.view.lock_document[key] for key in _ENVIRONMENT} for side in (a, b))),
         same_seeds=a.view.lock_sha256 == b.view.lock_sha256,
         arms=arms,
         paired=() if differences else tuple(_paired(a, b)),
     )
+
+
+def _reason(differences: Sequence[Difference]) -> str | None:
+    if not differences:
+        return None
+    alone = all(difference.path.startswith("simulator") for difference in differences)
+    return DIFFERENT_SIMULATOR if alone else DIFFERENT_PROTOCOL
 
 
 def _arm_pair(name: str, a: _Side, b: _Side, *, comparable: bool) -> ArmPair:

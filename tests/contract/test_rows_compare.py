@@ -232,6 +232,13 @@ def test_an_arm_that_was_run_as_another_is_not_the_same_arm(campaign: Callable[.
     assert found.arms[0].repetition is None
 
 
+def test_the_same_protocol_in_another_simulator_is_refused_by_that_name(campaign: Callable[..., Path]) -> None:
+    first, second = (read_campaign(campaign(name, SCRIPTED)) for name in ("first", "second"))
+    other = edited(second.lock_document, "simulator/version", "0.0.1")
+    (found,) = compare_campaigns(first, [replace(second, lock_document=other)])
+    assert found.reason == "different simulator" and [d.path for d in found.differences] == ["simulator.version"]
+
+
 @pytest.mark.parametrize(("second", "told"), [("first", "against itself"), ("absent", "no campaign at")])
 def test_what_cannot_be_compared_is_bad_input(campaign: Callable[..., Path], second: str, told: str) -> None:
     first = campaign("first", SCRIPTED)
