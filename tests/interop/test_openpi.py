@@ -30,16 +30,16 @@ class Twin:
     """The same policy as an object; ``refuses`` lets it raise from the third call on."""
     def spec(self):
         expects = ObservationSpec(instruction=True, cameras=cameras()[:1], proprio=PROPRIO[:1])
-        return PolicySpec(expects=expects, emits=ACTION, chunk_length=2, state="none")
-    def __init__(self, refuses=False):
-        self.refuses, self.calls = refuses, 0
+        return PolicySpec(expects=expects, emits=ACTION, chunk_length=self.rows, state="none")
+    def __init__(self, refuses=False, rows=2):
+        self.refuses, self.rows, self.calls = refuses, rows, 0
     def reset(self, episode):
         pass
     def act(self, observation):
         self.calls += 1
         if self.refuses and self.calls >= 3:
             raise RuntimeError("the gripper model has no weights")
-        return ActionChunk(rows_for(observation.proprio["ee_pos"]))
+        return ActionChunk(rows_for(observation.proprio["ee_pos"])[: self.rows])
     def close(self):
         pass
 '''
