@@ -22,7 +22,7 @@ PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: begin, written by benchmarks/table.py -->", "<!-- figures: end -->"
 SCRIPTS = (
     *("control_loop.py", "cameras.py", "workers.py", "startup.py", "demo_memory.py"),
-    *("wire.py", "wire_batching.py"),
+    *("wire.py", "wire_overhead.py", "wire_batching.py"),
 )
 
 

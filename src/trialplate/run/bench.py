@@ -20,6 +20,7 @@ from trialplate.record import EpisodeInfo, ExchangeRef, Row, Timing, Trace, Trac
 from trialplate.registry import load_attribute, load_suite
 from trialplate.run.attempt import Attempt, Limits, Recording, Seat, Setting
 from trialplate.run.loop import run_attempt
+from trialplate.run.memory import keep_freed_memory
 from trialplate.run.schedule import Trial
 from trialplate.run.seating import ActorFactory, Terms, seat_arm
 from trialplate.spec.protocol import Budgets
@@ -71,6 +72,7 @@ class Bench:
     """Runs trials of one lock in this process. ``actors``: scheme -> how an arm that comes by itself is met."""
 
     def __init__(self, plan: BenchPlan, *, actors: Mapping[str, ActorFactory] | None = None) -> None:
+        keep_freed_memory()
         self._plan, self._actors = plan, actors or {}
         self._suite: Suite = load_suite(plan.lock["suite"]["name"])
         self._scenarios: dict[str, Scenario] = {scenario.id: scenario for scenario in self._suite.scenarios()}

@@ -41,16 +41,24 @@ def check_numbers(proprio: Mapping[str, NDArray[np.float64]], step: int) -> None
 
 def _one_colour(frame: Frame) -> bool:
     """Whether every pixel has the colour of its neighbour; shifted views compare faster than one pixel with all."""
-    few = _sample(frame)
-    if not (few == (few[:1, :1] if _channels_last(frame) else few[:, :1, :1])).all():
+    last = _channels_last(frame)
+    if not _repeats(_sample(frame).tobytes(), channels=frame.shape[-1 if last else 0], last=last):
         return False  # a few pixels tell almost every picture apart from a blank one
-    planes = frame.reshape(1, -1) if _channels_last(frame) else frame.reshape(frame.shape[0], -1)
-    stride = frame.shape[-1] if _channels_last(frame) else 1
+    planes = frame.reshape(1, -1) if last else frame.reshape(frame.shape[0], -1)
+    stride = frame.shape[-1] if last else 1
     return bool(np.array_equal(planes[:, stride:], planes[:, :-stride]))
 
 
+def _repeats(few: bytes, *, channels: int, last: bool) -> bool:
+    """Whether a few pixels have one colour; bytes compare faster than arrays of this size."""
+    if last:
+        return few == few[:channels] * (len(few) // channels)
+    size = len(few) // channels
+    return all(few[at : at + size] == few[at : at + 1] * size for at in range(0, len(few), size))
+
+
 def _same(first: Frame, second: Frame) -> bool:
-    if first.shape != second.shape or not np.array_equal(_sample(first), _sample(second)):
+    if first.shape != second.shape or _sample(first).tobytes() != _sample(second).tobytes():
         return False
     return bool(np.array_equal(first, second))
 

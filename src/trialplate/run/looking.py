@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ class Looking:
 
     def __init__(self, attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> None:
         self._attempt, self._seat, self._environment, self._setting = attempt, seat, environment, setting
+        self._secret, self._looks = secrets.token_bytes(32), 0
         self._waiting = seat.actor if isinstance(seat.actor, WaitingActor) else None
         history = seat.expects.history
         self._frames: deque[Images] = deque(maxlen=history.frames if history else 0)
@@ -94,7 +96,12 @@ class Looking:
         images = {name: frozen(image) for name, image in images.items()}
         proprio = {name: frozen(values) for name, values in proprio.items()}
         self._digest = PendingDigest(images) if self._waiting else self._attempt.hasher.start(images)
-        return secrets.token_hex(16), images, proprio, self._history(images)
+        return self._new_id(), images, proprio, self._history(images)
+
+    def _new_id(self) -> str:
+        """Return 32 hex digits that nobody can foresee, without a call into the machine for each of them."""
+        self._looks += 1
+        return hashlib.blake2b(self._looks.to_bytes(8, "big"), key=self._secret, digest_size=16).hexdigest()
 
     def _history(self, images: Images) -> History | None:
         wanted = self._seat.expects.history

@@ -15,7 +15,7 @@ from trialplate.policies.wire.pieces import Piece
 
 _BINARY, _MASKED_64_BITS = 0x82, 0xFF
 _HEADER = struct.Struct("!BBQ4s")
-_KEY_BYTES = 4
+_KEY_BYTES, _KEYS = 4, 256
 _BLOCK_BYTES = 2**16
 """So much is masked at once: it stays in the processor's nearest memory together with its mask."""
 
@@ -25,6 +25,7 @@ class Masker:
 
     def __init__(self) -> None:
         self._memory = np.empty(0, dtype=np.uint8)
+        self._keys = b""
 
     def frame(self, pieces: Sequence[Piece], *, behind: bytes) -> memoryview:
         """Return ``behind``, which is whole frames already, and after it one masked binary frame of the pieces."""
@@ -32,7 +33,7 @@ class Masker:
         at = len(behind) + _HEADER.size
         if self._memory.size < at + size:
             self._memory = np.empty(at + size + size // 8, dtype=np.uint8)
-        key = secrets.token_bytes(_KEY_BYTES)
+        key = self._new_key()
         header = behind + _HEADER.pack(_BINARY, _MASKED_64_BITS, size, key)
         self._memory[:at] = np.frombuffer(header, dtype=np.uint8)
         masks = np.frombuffer(key * (_BLOCK_BYTES // _KEY_BYTES + 1), dtype=np.uint8)
@@ -45,3 +46,10 @@ class Masker:
                 np.bitwise_xor(part, masks[phase : phase + part.size], out=self._memory[to : to + part.size])
                 done += part.size
         return self._memory.data[: at + size]
+
+    def _new_key(self) -> bytes:
+        """Return a key that nobody can foresee; the machine is asked for many at once."""
+        if not self._keys:
+            self._keys = secrets.token_bytes(_KEYS * _KEY_BYTES)
+        key, self._keys = self._keys[:_KEY_BYTES], self._keys[_KEY_BYTES:]
+        return key
