@@ -76,6 +76,7 @@ def score(campaign: Path, /, *, json: Json = False) -> int:
         Print one JSON document.
     """
     from trialplate import api
+    from trialplate.lock import read_lock
 
     outcomes = api.score(campaign)
     counts: dict[str, dict[str, int]] = {}
@@ -83,12 +84,20 @@ def score(campaign: Path, /, *, json: Json = False) -> int:
         arm = counts.setdefault(outcome.arm, dict.fromkeys(("PASS", "FAIL", "ERROR", "EXCLUDED"), 0))
         arm[outcome.status] += 1
     rows = [(name, *(str(value) for value in arm.values())) for name, arm in counts.items()]
+    planned = len(read_lock(campaign / "lock.json").document["schedule"])
+
+    def text() -> None:
+        table("Outcomes", ("arm", "PASS", "FAIL", "ERROR", "EXCLUDED"), rows)
+        if len(outcomes) < planned:
+            print(f"INCOMPLETE: {len(outcomes)} of {planned} planned trials have an outcome")
+
     emit(
-        {"campaign": str(campaign), "counts": counts},
+        {"campaign": str(campaign), "planned": planned, "scored": len(outcomes), "counts": counts},
         as_json=json,
-        text=lambda: table("Outcomes", ("arm", "PASS", "FAIL", "ERROR", "EXCLUDED"), rows),
+        text=text,
     )
-    return YES if not any(arm["ERROR"] for arm in counts.values()) else NO
+    whole = len(outcomes) == planned and not any(arm["ERROR"] for arm in counts.values())
+    return YES if whole else NO
 
 
 def analyse(campaign: Path, /, *, json: Json = False) -> int:

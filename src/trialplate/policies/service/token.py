@@ -51,9 +51,13 @@ def token_from(path: Path) -> str:
 def _make(path: Path) -> str:
     token = secrets.token_hex(32)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w", encoding="ascii") as opened:
-        os.fchmod(opened.fileno(), 0o600)
-        opened.write(f"{token}\n")
+    try:
+        with os.fdopen(file, "w", encoding="ascii") as opened:
+            os.fchmod(opened.fileno(), 0o600)
+            opened.write(f"{token}\n")
+    except OSError:
+        path.unlink(missing_ok=True)  # a file without its token would keep the next start from making one
+        raise
     return token
 
 
