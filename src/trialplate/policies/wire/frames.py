@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trialplate.policies.wire.arrays import FORM_KEYS, MAX_DEPTH, MAX_ITEMS, MAX_KEYS, check_size, malformed
+from trialplate.policies.wire.quick import MISSING, quick_read
 
 Shaper = Callable[[dict[Any, Any]], Any]
 _KEYS = {
@@ -213,12 +214,15 @@ def _owned(value: Any) -> Any:
     return value
 
 
-def read_frame(data: bytes, *, max_bytes: int, shape: Shaper) -> Any:
+def read_frame(data: bytes, *, max_bytes: int, shape: Shaper, data_key: bytes) -> Any:
     """Return the value of one frame. Raises ContractFault (``message_too_large``, ``wire_malformed``, and whatever
     ``shape`` raises for an array).
+
+    ``data_key``: how the key before the bytes of an array is written in the dialect of ``shape``.
     """
     if not isinstance(data, bytes):
         kind = "a text frame" if isinstance(data, str) else f"{type(data).__name__}"
         raise malformed(f"{kind} came where a binary frame is expected")
     check_size(len(data), max_bytes)
-    return FrameReader(data, shape=shape).whole()
+    value = quick_read(data, shape=shape, data_key=data_key)
+    return FrameReader(data, shape=shape).whole() if value is MISSING else value

@@ -20,6 +20,8 @@ _FORM = frozenset(key.encode() for key in FORM_KEYS)
 _LARGEST_F4 = float(np.finfo(np.float32).max)
 _SCALAR = frozenset((b"__npgeneric__", b"data", b"dtype"))
 
+_DATA_KEY = b"\xc4\x04data"
+
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as one binary frame. Raises ContractFault (``wire_malformed``)."""
@@ -38,12 +40,12 @@ def pieces(message: Mapping[str, Any]) -> list[Piece]:
 
 
 def decode(data: bytes, *, max_bytes: int) -> Any:
-    """Return the value of one frame; arrays are read-only views of it, scalars are numpy scalars.
+    """Return the value of one frame; arrays are read-only, large ones views of it, scalars are numpy scalars.
 
     Raises ContractFault: ``message_too_large``, ``wire_malformed``, or ``wire_dialect_mismatch`` for an array in
     the own or the ``nd`` form.
     """
-    return read_frame(data, max_bytes=max_bytes, shape=_shaped)
+    return read_frame(data, max_bytes=max_bytes, shape=_shaped, data_key=_DATA_KEY)
 
 
 def _form(value: Any) -> Any:

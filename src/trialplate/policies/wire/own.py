@@ -17,6 +17,8 @@ from trialplate.policies.wire.pieces import Piece, pieces_of
 
 _FORM = frozenset(FORM_KEYS)
 
+_DATA_KEY = b"\xa4data"
+
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as one binary frame; the pixels of an array are copied once, into the frame.
@@ -38,12 +40,12 @@ def pieces(message: Mapping[str, Any]) -> list[Piece]:
 
 
 def decode(data: bytes, *, max_bytes: int) -> Any:
-    """Return the value of one frame; arrays are read-only views of it.
+    """Return the value of one frame; arrays are read-only, large ones views of it.
 
     Raises ContractFault: ``message_too_large``, ``wire_malformed``, or ``wire_dialect_mismatch`` for an array in
     the openpi or the ``nd`` form. Everything is checked before anything is allocated for it.
     """
-    return read_frame(data, max_bytes=max_bytes, shape=_shaped)
+    return read_frame(data, max_bytes=max_bytes, shape=_shaped, data_key=_DATA_KEY)
 
 
 def foreign_form(members: Mapping[Any, Any]) -> str | None:
