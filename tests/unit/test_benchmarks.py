@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
-LINE = re.compile(r"^(.+): (?:[-+.\de]+(?: GB| s)? \(must be .+\) (PASS|FAIL)|not available here .+)$")
+LINE = re.compile(r"^(.+): (?:[-+.\de]+(?: [A-Za-z]+)? \(must be .+\) (PASS|FAIL)|not available here .+)$")
 TABLE = FOLDER / "table.py"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
 SCRIPTS.remove(TABLE)
