@@ -35,6 +35,7 @@ LARGE_BYTES = 2**16
 """Messages from this size on are framed by ourselves."""
 
 _READ_BYTES = 2**14
+_WHOLE_BINARY, _IN_2_BYTES, _IN_8_BYTES = 0x82, 126, 127
 _LOOK_S = 0.2
 """How long one look at what has arrived may take: a server that never stops sending cannot hold us there."""
 
@@ -246,6 +247,8 @@ class Line:
 
     def _take(self, data: bytes) -> None:
         """Give bytes to the protocol and keep the messages that they complete; no bytes: the end."""
+        if self._take_whole(data):
+            return
         if data:
             if not self._protocol.reader.eof:
                 self._protocol.receive_data(data)
@@ -254,6 +257,22 @@ class Line:
         for event in self._protocol.events_received():
             if isinstance(event, Frame):
                 self._take_frame(event)
+
+    def _take_whole(self, data: bytes) -> bool:
+        """Keep a binary message that came alone and in one frame, as replies do; return whether it was one."""
+        protocol = self._protocol
+        if len(data) < 2 or data[0] != _WHOLE_BINARY or data[1] > _IN_8_BYTES or protocol.state is not OPEN:
+            return False
+        if protocol.reader.buffer or protocol.current_size is not None or protocol.extensions:
+            return False
+        size, header = data[1], 2
+        if size >= _IN_2_BYTES:
+            header = 4 if size == _IN_2_BYTES else 10
+            size = int.from_bytes(data[2:header], "big")
+        if len(data) != header + size or size > (protocol.max_message_size or 0):
+            return False
+        self._messages.append(data[header:])
+        return True
 
     def _take_frame(self, frame: Frame) -> None:
         if self._flooded:

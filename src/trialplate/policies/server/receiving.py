@@ -96,6 +96,17 @@ class ReceivingConnection(ServerConnection, asyncio.BufferedProtocol):
         self._frame = None
         super().connection_lost(exc)
 
+    def post(self, message: bytes) -> bool:
+        """Send a binary message at once, if nothing is on its way out before it; return whether it was sent.
+
+        What could not be sent at once goes the general way, which waits for a client that reads slowly.
+        """
+        if self.protocol.state is not OPEN or self.transport.get_write_buffer_size():
+            return False
+        self.protocol.send_binary(message)
+        self.transport.write(b"".join(self.protocol.data_to_send()))
+        return True
+
     def inside_a_message(self) -> bool:
         """Return whether a message has begun to come in and is not complete."""
         protocol = self.protocol

@@ -186,7 +186,7 @@ class PolicyServer:
         for step in await self._read(session, data):
             outcome = await self._carry_out(connection, step)
             reply = session.reply(step, outcome)
-            if reply.data is not None:
+            if reply.data is not None and not (isinstance(reply.data, bytes) and connection.post(reply.data)):
                 await connection.send(reply.data)
             if reply.closes:
                 await connection.close(reply.code)
