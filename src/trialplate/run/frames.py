@@ -49,6 +49,11 @@ class PendingDigest:
         self._lock = Lock()
         self._value: str | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the pictures whose digest is still to be taken."""
+        return sum(image.nbytes for image in self._images.values())
+
     def compute(self) -> None:
         """Take the digest, unless the other thread does it or has done it."""
         with self._lock:
@@ -73,17 +78,15 @@ class FrameHasher:
         self._jobs: SimpleQueue[PendingDigest | None] = SimpleQueue()
         self._thread: Thread | None = None
 
-    def start(self, images: Images) -> PendingDigest:
+    def begin(self, pending: PendingDigest) -> None:
         """Begin with the digest of one look."""
-        pending = PendingDigest(images)
-        if sum(image.nbytes for image in images.values()) <= SMALL_BYTES:
+        if pending.size_bytes <= SMALL_BYTES:
             pending.compute()
-            return pending
+            return
         if self._thread is None:
             self._thread = Thread(target=_work, args=(self._jobs,), name="trialplate-frames", daemon=True)
             self._thread.start()
         self._jobs.put(pending)
-        return pending
 
     def close(self) -> None:
         """End the thread; digests that were begun stay good."""

@@ -23,11 +23,13 @@ class Looking:
     """The looks of one attempt. ``shown`` is the present observation; nobody can write into what it shows."""
 
     shown: Observation
-    _digest: PendingDigest
+    digest: PendingDigest
+    """Of the pictures that are shown; it may still be on its way."""
 
     def __init__(self, attempt: Attempt, seat: Seat, environment: Environment, setting: Setting) -> None:
         self._attempt, self._seat, self._environment, self._setting = attempt, seat, environment, setting
         self._secret, self._looks = secrets.token_bytes(32), 0
+        self._detailed = setting.recording == "detailed"
         self._waiting = seat.actor if isinstance(seat.actor, WaitingActor) else None
         history = seat.expects.history
         self._frames: deque[Images] = deque(maxlen=history.frames if history else 0)
@@ -39,7 +41,7 @@ class Looking:
             self._present = self._new_look()
         observation_id, images, proprio, history = self._present
         attempt, info, expects = self._attempt, self._setting.info, self._seat.expects
-        steps, calls = attempt.recorder.steps, len(attempt.recorder.calls)
+        steps, calls = attempt.recorder.steps, attempt.recorder.call_count
         limits = self._setting.limits
         remaining = Remaining(limits.max_steps - steps, limits.max_calls - calls if limits.max_calls else None)
         self.shown = Observation(
@@ -61,7 +63,7 @@ class Looking:
     def ask(self, measure: Callable[[], Measurement]) -> PolicyDecision:
         """Ask once about what is shown; its digest is taken meanwhile where the answer is waited for."""
         if self._waiting is not None:
-            return self._waiting.ask_meanwhile(self.shown, self._digest.compute)
+            return self._waiting.ask_meanwhile(self.shown, self.digest.compute)
         return self._seat.actor.ask(self.shown, measure)
 
     def forget(self, *, unless_same: bool) -> None:
@@ -70,18 +72,10 @@ class Looking:
             self._frames.append(self._present[1])
             self._present = None
 
-    @property
-    def frames_sha256(self) -> str | None:
-        """Digest of the pictures that are shown; it was begun when they were, and is waited for here."""
-        return self._digest.result()
-
     def exchange(self, answer: Answer, ack: Ack) -> Exchange:
-        """Return the record of one call."""
-        detailed = self._setting.recording == "detailed"
-        return Exchange(
-            self.shown, answer.kind(ack), answer.sent, answer.reply, ack, self.frames_sha256,
-            self.shown.images if detailed else {},
-        )  # fmt: skip
+        """Return the record of one call, but for the digest of its pictures."""
+        images = self.shown.images if self._detailed else {}
+        return Exchange(self.shown, answer.kind(ack), answer.sent, answer.reply, ack, None, images)
 
     def _new_look(self) -> tuple[str, Images, Mapping[str, NDArray[np.float64]], History | None]:
         seat = self._seat
@@ -95,7 +89,9 @@ class Looking:
             proprio = {name: proprio[name] for name in seat.expects.proprio_names}
         images = {name: frozen(image) for name, image in images.items()}
         proprio = {name: frozen(values) for name, values in proprio.items()}
-        self._digest = PendingDigest(images) if self._waiting else self._attempt.hasher.start(images)
+        self.digest = PendingDigest(images)
+        if self._waiting is None and not self._detailed:  # else it is taken while waiting, or where they are packed
+            self._attempt.hasher.begin(self.digest)
         return self._new_id(), images, proprio, self._history(images)
 
     def _new_id(self) -> str:

@@ -48,6 +48,7 @@ def run_attempt(seat: Seat, environment: Environment, setting: Setting) -> Attem
     attempt = Attempt.begin(setting)
     try:
         _run(attempt, seat, environment, setting)
+        attempt.exchanges.seal()
     except BaseException:
         attempt.exchanges.close()
         raise
@@ -100,7 +101,7 @@ def _control(attempt: Attempt, seat: Seat, environment: Environment, setting: Se
 
 
 def _refuse_spent_budget(attempt: Attempt, setting: Setting) -> None:
-    limits, calls = setting.limits, len(attempt.recorder.calls)
+    limits, calls = setting.limits, attempt.recorder.call_count
     if limits.max_calls is not None and calls >= limits.max_calls:
         raise PolicyFault(
             f"all {limits.max_calls} registered calls are used at step {attempt.recorder.steps}",
@@ -226,7 +227,6 @@ def _close_call(attempt: Attempt, seat: Seat, looking: Looking, answer: Answer, 
             "index": ack.call_index,
             "step": looking.shown.step_index,
             "latency_us": answer.latency_us,
-            "frames_sha256": looking.frames_sha256,
             "kind": answer.kind(ack),
             "proposed": ack.proposed,
             "executed": ack.executed,
@@ -234,9 +234,10 @@ def _close_call(attempt: Attempt, seat: Seat, looking: Looking, answer: Answer, 
             "discarded": ack.discarded_after_end,
             "issue": ack.issue.code if ack.issue is not None else None,
             "rows_sha256": action_sha256(answer.rows) if answer.rows is not None else None,
-        }
+        },
+        looking.digest,
     )
-    attempt.exchanges.add(looking.exchange(answer, ack))
+    attempt.exchanges.add(looking.exchange(answer, ack), frames=looking.digest.result)
     seat.actor.acknowledge(ack)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.record import Column, Measurement, Trace
+from trialplate.run.frames import PendingDigest
 
 
 class Recorder:
@@ -22,7 +23,7 @@ class Recorder:
         self._measured = np.empty((max_steps + 1, width))
         self._wall_us = np.empty(max_steps + 1, dtype=np.int64)
         self._states: list[str] = []
-        self._calls: list[dict[str, Any]] = []
+        self._calls: list[tuple[dict[str, Any], PendingDigest]] = []
         self._start_ns = perf_counter_ns()
         self.steps = 0
 
@@ -37,14 +38,19 @@ class Recorder:
         self.steps += 1
         self._put(self.steps, measurement, state_sha256)
 
-    def call(self, entry: dict[str, Any]) -> None:
-        """Record one policy call."""
-        self._calls.append(entry)
+    def call(self, entry: dict[str, Any], digest: PendingDigest) -> None:
+        """Record one policy call, and the digest of what was shown: it may still be on its way."""
+        self._calls.append((entry, digest))
+
+    @property
+    def call_count(self) -> int:
+        """How many policy calls there were so far."""
+        return len(self._calls)
 
     @property
     def calls(self) -> tuple[dict[str, Any], ...]:
-        """The policy calls so far."""
-        return tuple(self._calls)
+        """The policy calls so far, each with the digest of its pictures: ``frames_sha256``, None without any."""
+        return tuple({**entry, "frames_sha256": digest.result()} for entry, digest in self._calls)
 
     def _put(self, row: int, measurement: Measurement, state_sha256: str) -> None:
         self._measured[row] = measurement.values
@@ -66,5 +72,5 @@ class Recorder:
             measured=measured,
             state_sha256=tuple(self._states),
             step_wall_us=self._wall_us[:rows].copy(),
-            calls=tuple(self._calls),
+            calls=self.calls,
         )

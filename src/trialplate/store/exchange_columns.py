@@ -27,28 +27,30 @@ class Entry:
     """An exchange, with what its policy made already turned into text that cannot change any more.
 
     ``remarks``: other members of the reply; ``refused``: what was sent instead of valid rows; both JSON or None.
+    ``frames``: returns the digest of the pictures where the exchange does not know it yet.
     """
 
     exchange: Exchange
     stop_reason: str | None
     remarks: str | None
     refused: str | None
+    frames: Callable[[], str | None] | None = None
 
 
-def entry_of(exchange: Exchange) -> Entry:
+def entry_of(exchange: Exchange, frames: Callable[[], str | None] | None = None) -> Entry:
     """Read everything that a policy made out of an exchange, so that it can be packed later."""
     reply = exchange.reply
     if reply is None:
-        return Entry(exchange, None, None, None)
+        return Entry(exchange, None, None, None, frames)
     remarks = reply_text(reply.remarks) if reply.remarks else None
     decision = reply.decision
     if type(decision) is Stop:
         reason = decision.reason
-        return Entry(exchange, None if reason is None else plain_text(reason), remarks, None)
+        return Entry(exchange, None if reason is None else plain_text(reason), remarks, None, frames)
     refused = None
     if exchange.rows is None:
         refused = reply_text(decision.vectors if type(decision) is ActionChunk else decision)
-    return Entry(exchange, None, remarks, refused)
+    return Entry(exchange, None, remarks, refused, frames)
 
 
 Getter = Callable[[Entry], Any]
@@ -105,6 +107,10 @@ def _issue(member: str) -> Getter:
     return get
 
 
+def _frames_sha256(entry: Entry) -> str | None:
+    return entry.exchange.frames_sha256 if entry.frames is None else entry.frames()
+
+
 def _rows_shape(axis: int) -> Getter:
     def get(entry: Entry) -> int | None:
         rows = entry.exchange.rows
@@ -147,7 +153,7 @@ FIXED: tuple[Fixed, ...] = (
     Fixed("echo", _TEXT, _of_reply("echo"), nullable=True),
     Fixed("batch_size", _INT, _of_reply("batch_size"), nullable=True),
     Fixed("remarks", _TEXT, lambda e: e.remarks, nullable=True),
-    Fixed("frames_sha256", _TEXT, lambda e: e.exchange.frames_sha256, nullable=True),
+    Fixed("frames_sha256", _TEXT, _frames_sha256, nullable=True),
 )
 SHOWN: tuple[Fixed, ...] = (
     Fixed("instruction", _TEXT, lambda e: e.exchange.observation.instruction, nullable=True),
@@ -237,6 +243,13 @@ class Layout:
         head = Head.of(exchange, detailed=detailed)
         schema = pa.schema(head.fields(), metadata={FORMAT_KEY: FORMAT})
         return cls(head, schema, {HEAD_KEY: canonical_json(head.document())})
+
+    def codecs(self) -> dict[str, Any]:
+        """Return how a writer compresses: beside pictures, a few calls at a time, numbers are not worth the time."""
+        pictures = [IMAGE + name for name in self.head.images]
+        if not pictures:
+            return {"compression": "zstd", "compression_level": 1}
+        return {"compression": dict.fromkeys(pictures, "zstd"), "compression_level": dict.fromkeys(pictures, 1)}
 
     def table(self, entries: Sequence[Entry]) -> Any:
         """Return calls as a table. Raises EvidenceError when one does not fit the first one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Thread, get_native_id
@@ -29,7 +29,7 @@ from trialplate.store.exchange_reading import read_exchanges
 __all__ = ["ExchangeWriter", "read_exchanges"]
 
 MAX_BATCH_CALLS = 1024
-MAX_BATCH_BYTES = 8 * 1024**2
+MAX_BATCH_BYTES = 4 * 1024**2
 _WAITING_BATCHES = 1
 _POLL_S = 1.0
 _NICENESS = 10
@@ -39,7 +39,7 @@ class ExchangeWriter:
     """Collects the exchanges of one episode; ``add`` costs microseconds, packing happens beside it.
 
     The arrays of an added exchange must not change any more: the caller owns them or has copied them. Memory stays
-    below four batches of pictures (32 MiB, or four calls where one is bigger) plus the packed file.
+    below four batches of pictures (16 MiB, or four calls where one is bigger) plus the packed file.
     """
 
     def __init__(self, *, detailed: bool) -> None:
@@ -51,17 +51,28 @@ class ExchangeWriter:
         self._closed = False
         pa.array([0], type=pa.int32())  # the first array looks for other libraries: not on a policy's clock
 
-    def add(self, exchange: Exchange) -> None:
-        """Take one call. Raises StorageFailure when packing failed before, EvidenceError after the end."""
+    def add(self, exchange: Exchange, *, frames: Callable[[], str | None] | None = None) -> None:
+        """Take one call. Raises StorageFailure when packing failed before, EvidenceError after the end.
+
+        ``frames``: returns the digest of the pictures; asked while packing, where the exchange does not know it yet.
+        """
         if self._closed:
             raise malformed("an exchange was added after the file was finished")
-        self._batch.append(entry_of(exchange))
+        self._batch.append(entry_of(exchange, frames))
         self._batch_bytes += sum(image.nbytes for image in exchange.images.values())
         if len(self._batch) >= MAX_BATCH_CALLS or self._batch_bytes >= MAX_BATCH_BYTES:
             if self._line is None:
                 self._line = _Line(self._packer)
-            self._line.put(self._batch)
-            self._batch, self._batch_bytes = [], 0
+            self._hand_over(self._line)
+
+    def seal(self) -> None:
+        """Say that no call follows: what is left is packed beside whatever comes before :meth:`finish`."""
+        if self._line is not None and self._batch:
+            self._hand_over(self._line)
+
+    def _hand_over(self, line: _Line) -> None:
+        line.put(self._batch)
+        self._batch, self._batch_bytes = [], 0
 
     def finish(self) -> bytes | None:
         """Return the whole file, None when no call was made. Raises StorageFailure when it could not be packed."""
@@ -163,13 +174,12 @@ class _Packer:
                 self._sink,
                 self._layout.schema,
                 version="2.6",
-                compression="zstd",
-                compression_level=1,
                 use_dictionary=False,
                 write_statistics=False,
                 write_page_checksum=True,
                 data_page_size=2 * MAX_BATCH_BYTES,
                 store_schema=True,
+                **self._layout.codecs(),
             )
         self._writer.write_table(self._layout.table(batch), row_group_size=MAX_BATCH_CALLS)
 

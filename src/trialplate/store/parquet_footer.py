@@ -2,7 +2,7 @@
 
 The library trusts what a footer declares: a forged one can make it allocate gigabytes or end the process. So every
 offset, size and count is compared with the bytes that are there, and only the plain layout that
-``trialplate.store`` writes is let through: row groups, zstd data pages, nothing between them.
+``trialplate.store`` writes is let through: row groups, data pages that are zstd or plain, nothing between them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trialplate.errors import EvidenceError
 MARK = b"PAR1"
 _MAX_ITEMS = 1_000_000
 _MAX_DEPTH = 12
-_ZSTD = 6
+_PLAIN, _ZSTD = 0, 6
 _DATA_PAGE = 0
 _MAX_PAGE_HEADER_BYTES = 256
 Struct = dict[int, Any]
@@ -86,8 +86,9 @@ def _check_chunk(data: bytes, chunk: Struct, number: int, *, place: int, stop: i
     if set(chunk) - {2, 3} or not isinstance(chunk.get(3), dict):
         raise bad(f"{name}: expected plain column metadata, found the members {sorted(chunk)}")
     meta: Struct = chunk[3]
-    if meta.get(4) != _ZSTD or set(meta) & {10, 11, 14, 15}:
-        raise bad(f"{name}: expected zstd pages without dictionary, index or filter")
+    codec = meta.get(4)
+    if codec not in (_PLAIN, _ZSTD) or set(meta) & {10, 11, 14, 15}:
+        raise bad(f"{name}: expected zstd or plain pages without dictionary, index or filter")
     if _integer(meta, 9, f"{name}: page offset") != place:
         raise bad(f"{name}: starts at {meta[9]}, expected {place}")
     packed, unpacked = _integer(meta, 7, f"{name}: size"), _integer(meta, 6, f"{name}: unpacked size")
@@ -102,7 +103,10 @@ def _check_chunk(data: bytes, chunk: Struct, number: int, *, place: int, stop: i
             raise bad(f"{name}: expected data pages, found a page with the members {sorted(header)}")
         seen_unpacked += _integer(header, 2, f"{name}: unpacked page") + reader.place - place
         seen_values += _integer(header[5], 1, f"{name}: values of a page")
-        place = reader.place + _integer(header, 3, f"{name}: page")
+        packed_page = _integer(header, 3, f"{name}: page")
+        if codec == _PLAIN and packed_page != header[2]:
+            raise bad(f"{name}: a plain page of {packed_page} bytes that unpacks to {header[2]}")
+        place = reader.place + packed_page
     if place != end or seen_unpacked != unpacked or seen_values != _integer(meta, 5, f"{name}: values"):
         raise bad(f"{name}: its pages do not add up to the sizes that the footer declares")
     return end, unpacked

@@ -7,12 +7,18 @@ import threading
 import numpy as np
 import pytest
 
-from trialplate.run.frames import SMALL_BYTES, FrameHasher, frames_digest, frozen
+from trialplate.run.frames import SMALL_BYTES, FrameHasher, PendingDigest, frames_digest, frozen
 
 
 def _pictures(seed: int, *, size: int) -> dict[str, np.ndarray]:
     stream = np.random.default_rng(seed)
     return {name: frozen(stream.integers(0, 256, (size, size, 3), dtype=np.uint8)) for name in ("wrist", "front")}
+
+
+def begun(hasher: FrameHasher, look: dict[str, np.ndarray]) -> PendingDigest:
+    pending = PendingDigest(look)
+    hasher.begin(pending)
+    return pending
 
 
 def test_nobody_can_write_into_what_is_frozen() -> None:
@@ -31,21 +37,21 @@ def test_the_digest_is_that_of_names_and_pixels_on_either_thread(size: int) -> N
     looks = [_pictures(seed, size=size) for seed in range(5)]
     assert (2 * size * size * 3 > SMALL_BYTES) == (size == 256)
     hasher = FrameHasher()
-    pending = [hasher.start(look) for look in looks]
+    pending = [begun(hasher, look) for look in looks]
     assert [one.result() for one in pending] == [frames_digest(look) for look in looks]
     assert len({one.result() for one in pending}) == 5
     hasher.close()
 
 
 def test_a_look_without_pictures_has_no_digest() -> None:
-    assert FrameHasher().start({}).result() is None
+    assert begun(FrameHasher(), {}).result() is None
 
 
 def test_digests_stay_good_after_the_thread_has_ended() -> None:
     before = threading.active_count()
     hasher = FrameHasher()
     look = _pictures(1, size=256)
-    pending = [hasher.start(look) for _ in range(20)]
+    pending = [begun(hasher, look) for _ in range(20)]
     hasher.close()
     hasher.close()
     assert threading.active_count() == before
