@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -124,27 +125,27 @@ _NUMBER = pa.field("element", pa.float64(), nullable=False)
 ROWS_TYPE = pa.list_(_NUMBER)
 ROWS = "rows"
 FIXED: tuple[Fixed, ...] = (
-    Fixed("call_index", _INT, lambda e: e.exchange.observation.call_index),
-    Fixed("observation_id", _TEXT, lambda e: e.exchange.observation.observation_id),
-    Fixed("step_index", _INT, lambda e: e.exchange.observation.step_index),
-    Fixed("kind", _TEXT, lambda e: e.exchange.kind),
+    Fixed("call_index", _INT, attrgetter("exchange.observation.call_index")),
+    Fixed("observation_id", _TEXT, attrgetter("exchange.observation.observation_id")),
+    Fixed("step_index", _INT, attrgetter("exchange.observation.step_index")),
+    Fixed("kind", _TEXT, attrgetter("exchange.kind")),
     Fixed("replied", pa.bool_(), lambda e: e.exchange.reply is not None),
     Fixed("row_count", _INT, _rows_shape(0), nullable=True),
     Fixed("dim", _INT, _rows_shape(1), nullable=True),
-    Fixed("stop_reason", _TEXT, lambda e: e.stop_reason, nullable=True),
-    Fixed("refused", _TEXT, lambda e: e.refused, nullable=True),
-    Fixed("accepted", pa.bool_(), lambda e: e.exchange.ack.accepted),
-    Fixed("proposed", _INT, lambda e: e.exchange.ack.proposed),
-    Fixed("executed", _INT, lambda e: e.exchange.ack.executed),
-    Fixed("dropped_tail", _INT, lambda e: e.exchange.ack.dropped_tail),
-    Fixed("discarded_after_end", _INT, lambda e: e.exchange.ack.discarded_after_end),
-    Fixed("next", _TEXT, lambda e: e.exchange.ack.next),
+    Fixed("stop_reason", _TEXT, attrgetter("stop_reason"), nullable=True),
+    Fixed("refused", _TEXT, attrgetter("refused"), nullable=True),
+    Fixed("accepted", pa.bool_(), attrgetter("exchange.ack.accepted")),
+    Fixed("proposed", _INT, attrgetter("exchange.ack.proposed")),
+    Fixed("executed", _INT, attrgetter("exchange.ack.executed")),
+    Fixed("dropped_tail", _INT, attrgetter("exchange.ack.dropped_tail")),
+    Fixed("discarded_after_end", _INT, attrgetter("exchange.ack.discarded_after_end")),
+    Fixed("next", _TEXT, attrgetter("exchange.ack.next")),
     Fixed("issue_code", _TEXT, _issue("code"), nullable=True),
     Fixed("issue_row", _INT, _issue("row"), nullable=True),
     Fixed("issue_component", _TEXT, _issue("component"), nullable=True),
     Fixed("issue_rule", _TEXT, _issue("rule"), nullable=True),
-    Fixed("remaining_steps", _INT, lambda e: e.exchange.observation.remaining.steps),
-    Fixed("remaining_calls", _INT, lambda e: e.exchange.observation.remaining.calls, nullable=True),
+    Fixed("remaining_steps", _INT, attrgetter("exchange.observation.remaining.steps")),
+    Fixed("remaining_calls", _INT, attrgetter("exchange.observation.remaining.calls"), nullable=True),
     *(Fixed(f"usage_{member}", _BIG, _usage(member), nullable=True) for member in USAGE_MEMBERS[:3]),
     Fixed("usage_cost", _REAL, _usage("cost"), nullable=True),
     Fixed("usage_reason", _TEXT, _usage_reason, nullable=True),
@@ -152,11 +153,13 @@ FIXED: tuple[Fixed, ...] = (
     Fixed("latency_ms_reason", _TEXT, _latency_reason, nullable=True),
     Fixed("echo", _TEXT, _of_reply("echo"), nullable=True),
     Fixed("batch_size", _INT, _of_reply("batch_size"), nullable=True),
-    Fixed("remarks", _TEXT, lambda e: e.remarks, nullable=True),
+    Fixed("remarks", _TEXT, attrgetter("remarks"), nullable=True),
     Fixed("frames_sha256", _TEXT, _frames_sha256, nullable=True),
 )
+_ISSUE_COLUMNS = frozenset(f"issue_{member}" for member in ("code", "row", "component", "rule"))
+_USAGE_COLUMNS = frozenset(f"usage_{member}" for member in USAGE_MEMBERS)
 SHOWN: tuple[Fixed, ...] = (
-    Fixed("instruction", _TEXT, lambda e: e.exchange.observation.instruction, nullable=True),
+    Fixed("instruction", _TEXT, attrgetter("exchange.observation.instruction"), nullable=True),
     Fixed("meta", _TEXT, lambda e: _meta_text(e.exchange.observation.meta), nullable=True),
     Fixed("shown_issue", _TEXT, lambda e: _issue_text(e.exchange.observation.issue), nullable=True),
 )
@@ -254,13 +257,29 @@ class Layout:
     def table(self, entries: Sequence[Entry]) -> Any:
         """Return calls as a table. Raises EvidenceError when one does not fit the first one."""
         columns = FIXED + SHOWN if self.head.recording == "detailed" else FIXED
-        arrays = {column.name: pa.array([column.get(e) for e in entries], type=column.type) for column in columns}
+        empty = _empty(entries)
+        arrays = {
+            column.name: pa.nulls(len(entries), column.type)
+            if column.name in empty
+            else pa.array(list(map(column.get, entries)), type=column.type)
+            for column in columns
+        }
         arrays[ROWS] = _rows_array([entry.exchange.rows for entry in entries])
         for name, dim in self.head.proprio.items():
             arrays[PROPRIO + name] = _vectors([e.exchange.observation.proprio for e in entries], name, dim=dim)
         for name, shape in self.head.images.items():
             arrays[IMAGE + name] = _pictures([e.exchange.images for e in entries], name, shape=shape)
         return pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+
+def _empty(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return names of columns that hold nothing in any of these calls, as far as one look at each call tells."""
+    empty: frozenset[str] = frozenset()
+    if all(entry.exchange.ack.issue is None for entry in entries):
+        empty |= _ISSUE_COLUMNS
+    if all(entry.exchange.reply is None or entry.exchange.reply.usage is None for entry in entries):
+        empty |= _USAGE_COLUMNS
+    return empty
 
 
 def _rows_array(rows: Sequence[NDArray[np.float64] | None]) -> Any:
