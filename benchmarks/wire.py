@@ -1,106 +1,116 @@
-"""Recorded steps a second over ws://, beside programs that do less: openpi-client, and vla-eval with its saving.
+"""Recorded steps a second over ws://, beside programs that record less: openpi-client and vla-eval.
 
 Every contender has its client and its server in processes of their own on loopback; the policy answers at once. A
 step is one call with two 256x256x3 pictures and eight numbers. Ours is a whole campaign: observation, checks, ws://,
-validation, execution, digests, trace, journal, and every exchange with its pictures in a file. openpi-client asks its
-bare server and keeps nothing. vla-eval runs its own episodes with raw pictures on the wire and saves what it saves by
-default, without pictures. They take turns, and the median over the rounds of the ratio within a round counts.
+validation, execution, digests, trace, journal, and every exchange with its pictures in a file, bit for bit.
+openpi-client asks its bare server and keeps nothing. vla-eval runs its own episodes with raw pictures on the wire,
+and saves: in one contender what it saves by default, numbers without pictures; in the other one pictures too, in the
+one way it knows, a video of one camera.
+
+They take turns, each turn with new processes, because how a process happens to get its memory makes a third of the
+speed of some. The median over the rounds of the ratio within a round counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
 
 from figures import Figure, main
-from wire_contenders import Ours, Peer, Round, peer_python, save_pictures, suite_installed
+from wire_contenders import PICTURES, Ours, Peer, Round, peer_python, save_pictures, suite_installed
 
-STEPS, ROUNDS = 300, 7
+STEPS, ROUNDS, WARM_UP_STEPS = 300, 9, 50
 QUICK_STEPS, QUICK_ROUNDS = 20, 1
 OPENPI_LATENCY_MS = 1.10
 LATENCY_MS = 1.2
 """What a call may take where openpi-client's takes ``OPENPI_LATENCY_MS``: two cores, Linux."""
 
-Contender = Ours | Peer
+OURS, OPENPI = "ours", "openpi-client, nothing saved"
+NUMBERS, VIDEO = "vla-eval, numbers saved", "vla-eval, pictures saved"
+PEERS = {
+    OPENPI: ("openpi", "openpi_turns.py"),
+    NUMBERS: ("vla-eval", "vla_eval_turns.py"),
+    VIDEO: ("vla-eval", "vla_eval_turns.py", "video"),
+}
+Found = Mapping[str, Sequence[Round]]
 
 
-def rounds_of(contenders: Mapping[str, Contender], *, steps: int, rounds: int) -> Mapping[str, list[Round]]:
-    """Let everybody take a turn in each round, each time with another first, after one round that does not count."""
-    names, found = list(contenders), {name: [] for name in contenders}
-    for name in names:
-        contenders[name].turn(min(steps, QUICK_STEPS))
+def turn(name: str, folder: Path, *, steps: int) -> Round:
+    """Let one contender take its turn with new processes, after a few steps that do not count."""
+    with ExitStack() as stack:
+        contender: Ours | Peer
+        if name == OURS:
+            contender = Ours(stack, folder)
+        else:
+            peer, script, *options = PEERS[name]
+            contender = Peer(stack, peer, script, *options, pictures=folder / PICTURES)
+        contender.turn(min(steps, WARM_UP_STEPS))
+        return contender.turn(steps)
+
+
+def rounds_of(folder: Path, *, steps: int, rounds: int) -> Found:
+    """Let everybody who is installed take a turn in each round, each time with another first."""
+    names = [OURS, *(name for name in PEERS if peer_python(PEERS[name][0]) is not None)]
+    found: dict[str, list[Round]] = {name: [] for name in names}
     for n in range(rounds):
         for name in names[n % len(names) :] + names[: n % len(names)]:
-            found[name].append(contenders[name].turn(steps))
+            found[name].append(turn(name, folder, steps=steps))
     return found
 
 
-def ratio(found: Mapping[str, Sequence[Round]], peer: str, of: Callable[[Round], float]) -> float | None:
+def ratio(found: Found, peer: str, of: Callable[[Round], float]) -> float | None:
     """Return the median over the rounds of our value over the peer's, None where the peer is not installed."""
     if peer not in found:
         return None
-    return median(of(ours) / of(theirs) for ours, theirs in zip(found["ours"], found[peer], strict=True))
+    return median(of(ours) / of(theirs) for ours, theirs in zip(found[OURS], found[peer], strict=True))
 
 
-def speed(found: Mapping[str, Sequence[Round]], name: str) -> str:
-    """Return the median speed of a contender for people."""
-    if name not in found:
-        return f"{name} is not installed: make peers"
-    return f"{median(r.steps_per_s for r in found[name]):.0f} steps/s"
+def speeds(found: Found, *names: str) -> str:
+    """Return the median speeds of contenders for people."""
+    kept = median(r.kept_bytes / r.steps for r in found[OURS])
+    told = [f"{median(r.steps_per_s for r in found[OURS]):.0f} steps/s with {kept / 1000:.0f} kB a step kept"]
+    for name in names:
+        rates = [r.steps_per_s for r in found.get(name, ())]
+        told.append(f"{name}: {median(rates):.0f}" if rates else f"{name}: not installed, make peers")
+    return "; ".join(told)
 
 
 def measure(quick: bool) -> list[Figure]:
     """Let all contenders take turns."""
     steps, rounds = (QUICK_STEPS, QUICK_ROUNDS) if quick else (STEPS, ROUNDS)
-    with ExitStack() as stack:
-        folder = stack.enter_context(suite_installed())
-        path = save_pictures(folder)
-        contenders: dict[str, Contender] = {"ours": Ours(stack, folder)}
-        for name, script in (("openpi", "openpi_turns.py"), ("vla-eval", "vla_eval_turns.py")):
-            if peer_python(name) is not None:
-                contenders[name] = Peer(stack, name, script, pictures=path)
-        found = rounds_of(contenders, steps=steps, rounds=rounds)
-        kept = contenders["ours"].kept_bytes_per_step
+    with suite_installed() as folder:
+        save_pictures(folder / PICTURES)
+        found = rounds_of(folder, steps=steps, rounds=rounds)
     latency_ms = {name: median(r.latency_ms for r in turns) for name, turns in found.items()}
-    ours = f"{speed(found, 'ours')} recorded in full ({kept / 1000:.0f} kB a step on disk)"
-    latencies = ", ".join(f"{name} {value:.2f} ms" for name, value in latency_ms.items())
-    openpi, vla_eval = f"openpi-client unrecorded: {speed(found, 'openpi')}", f"vla-eval: {speed(found, 'vla-eval')}"
+    latencies = "; ".join(f"{name} {value:.2f} ms" for name, value in latency_ms.items())
+    numbers = ratio(found, NUMBERS, _speed)
+    beside = "" if numbers is None else f", {numbers:.2f} times the latter"
     return [
+        Figure(f"steps/s over {OPENPI}", ratio(found, OPENPI, _speed), ">=", 1.0, "", speeds(found, OPENPI)),
         Figure(
-            "recorded steps/s over openpi-client's",
-            ratio(found, "openpi", _speed),
-            ">=",
-            1.0,
-            "",
-            f"{ours}; {openpi}",
-        ),
-        Figure(
-            "recorded steps/s over vla-eval's with saving",
-            ratio(found, "vla-eval", _speed),
+            f"steps/s over {VIDEO}",
+            ratio(found, VIDEO, _speed),
             ">=",
             1.5,
             "",
-            f"{ours}; {vla_eval}",
+            speeds(found, VIDEO, NUMBERS) + beside,
         ),
-        Figure("median latency of a call", latency_ms["ours"], "<=", LATENCY_MS, "ms", latencies),
+        Figure("median latency of a call", latency_ms[OURS], "<=", LATENCY_MS, "ms", latencies),
         Figure(
-            "median latency over openpi-client's",
-            ratio(found, "openpi", _latency),
-            "<=",
-            LATENCY_MS / OPENPI_LATENCY_MS,
-            "",
-            latencies,
+            "median latency over openpi-client's", ratio(found, OPENPI, _latency), "<=",
+            LATENCY_MS / OPENPI_LATENCY_MS, "", latencies,
         ),
-    ]
+    ]  # fmt: skip
 
 
-def _speed(turn: Round) -> float:
-    return turn.steps_per_s
+def _speed(found: Round) -> float:
+    return found.steps_per_s
 
 
-def _latency(turn: Round) -> float:
-    return turn.latency_ms
+def _latency(found: Round) -> float:
+    return found.latency_ms
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from trialplate.run.campaign import Progress
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 START_TIMEOUT_S = 60.0
+PICTURES = "pictures.npz"
 EPISODES = 2
 PROTOCOL = """
 schema = "trialplate.protocol/1"
@@ -50,11 +52,12 @@ replan_interval = 1
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One turn of a contender: steps, the seconds they took, and the milliseconds of every call."""
+    """One turn of a contender: steps, the seconds they took, the milliseconds of every call, and the bytes kept."""
 
     steps: int
     wall_s: float
     latencies_ms: tuple[float, ...]
+    kept_bytes: int = 0
 
     @property
     def steps_per_s(self) -> float:
@@ -151,9 +154,10 @@ class Ours:
     """
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self._folder, self._turns = folder, 0
+        self._folder = Path(tempfile.mkdtemp(prefix="ours-", dir=folder))
+        stack.callback(shutil.rmtree, self._folder)
+        self._turns = 0
         self.address = stack.enter_context(serving("wire_policy:Dummy"))
-        self.kept_bytes_per_step = 0.0
 
     def turn(self, steps: int) -> Round:
         """Run a campaign of ``EPISODES`` + 1 episodes of ``steps`` steps."""
@@ -173,8 +177,8 @@ class Ours:
         rows = [row for _, row in ended[1:]]
         assert all(row.control_steps == steps and row.termination == "step_limit" for row in rows)
         sizes = [(campaign.folder / row.exchange.path).stat().st_size for row in rows]
-        self.kept_bytes_per_step = sum(sizes) / (EPISODES * steps)
-        return Round(EPISODES * steps, ended[-1][0] - ended[0][0], tuple(r.timing.call_p50_us / 1000 for r in rows))
+        latencies_ms = tuple(row.timing.call_p50_us / 1000 for row in rows)
+        return Round(EPISODES * steps, ended[-1][0] - ended[0][0], latencies_ms, sum(sizes))
 
 
 @contextmanager
@@ -205,8 +209,6 @@ def suite_installed() -> Iterator[Path]:
             sys.path.remove(name)
 
 
-def save_pictures(folder: Path) -> Path:
+def save_pictures(path: Path) -> None:
     """Write the pictures where peers can read them."""
-    path = folder / "pictures.npz"
     np.savez(path, **wire_world.pictures())
-    return path
