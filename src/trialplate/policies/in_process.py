@@ -41,12 +41,13 @@ class InProcessActor:
 
     def reset(self, episode: EpisodeInfo, scenario: Scenario) -> None:
         """Begin an episode."""
-        arguments = (episode, scenario) if self._privileged else (episode,)
+        own = replace(episode)
+        arguments = (own, scenario) if self._privileged else (own,)
         charged(lambda: self._policy.reset(*arguments), doing="reset", genuine=self._genuine)
 
     def ask(self, observation: Observation, measure: Callable[[], Measurement]) -> PolicyDecision:
         """Return the policy's decision. Raises PolicyFault ``policy_exception`` or ``invalid_response_schema``."""
-        own = replace(observation)  # what is recorded is not the object that the policy is handed
+        own = _own(observation)
         arguments = (own, measure()) if self._privileged else (own,)
         doing = f"act, call {observation.call_index}"
         return in_process_decision(charged(lambda: self._policy.act(*arguments), doing=doing, genuine=self._genuine))
@@ -61,6 +62,23 @@ class InProcessActor:
         """Close the policy; what it raises then comes after its last episode and changes nothing."""
         with suppress(PolicyFault):
             charged(self._policy.close, doing="close", genuine=self._genuine)
+
+
+def _own(observation: Observation) -> Observation:
+    """Return an observation that the policy may take apart: what is recorded shares nothing with it but the arrays.
+
+    Those lie in bytes that nobody can write into (:func:`trialplate.run.frames.frozen`).
+    """
+    history = observation.history
+    return replace(
+        observation,
+        images=dict(observation.images),
+        proprio=dict(observation.proprio),
+        meta=dict(observation.meta),
+        remaining=replace(observation.remaining),
+        issue=None if observation.issue is None else replace(observation.issue),
+        history=None if history is None else replace(history, images=dict(history.images)),
+    )
 
 
 def in_process_decision(answer: Any) -> PolicyDecision:

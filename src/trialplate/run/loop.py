@@ -35,6 +35,7 @@ from trialplate.record import (
     Stop,
 )
 from trialplate.run.attempt import Answer, Attempt, Seat, Setting
+from trialplate.run.frames import frozen
 from trialplate.run.interrupt import asked
 from trialplate.run.looking import Looking
 
@@ -215,7 +216,7 @@ def _execute(
             recorder.step(action, environment.measure(), environment.state_sha256())
         except Exception as error:
             return None, error
-        attempt.executed.append(sent)
+        attempt.executed.append(frozen(sent))
     return None, None
 
 

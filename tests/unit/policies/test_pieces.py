@@ -15,7 +15,7 @@ from websockets.utils import apply_mask
 
 from lying_servers import BUSY_S, websocket_server
 from trialplate.errors import ContractFault
-from trialplate.policies.client.line import LARGE_BYTES, open_line
+from trialplate.policies.client.line import LARGE_BYTES, LineLost, open_line
 from trialplate.policies.client.masking import Masker
 from trialplate.policies.wire import openpi, own, pieces
 
@@ -127,8 +127,12 @@ def test_holding_on_a_lost_connection_does_nothing() -> None:
     with websocket_server(lambda connection: connection.close()) as uri:
         line = open_line(uri, deadline_s=monotonic() + BUSY_S, max_message_bytes=2**20)
         try:
-            while line.alive():
+            until_s = monotonic() + BUSY_S
+            while line.alive() and monotonic() < until_s:
                 pass
             line.hold(b"ack")
+            assert not line.alive()
+            with pytest.raises(LineLost):
+                line.receive(deadline_s=monotonic() + BUSY_S)
         finally:
             line.discard()

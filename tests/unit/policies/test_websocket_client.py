@@ -17,7 +17,7 @@ from trialplate.errors import ContractFault, HarnessFault, PolicyFault, Trialpla
 from trialplate.policies.client.websocket import WebSocketActor, describe, unverified
 from trialplate.policies.server.hosting import serving
 from trialplate.policies.wire import openpi, own
-from trialplate.record import Ack, Stop
+from trialplate.record import Ack, ActionChunk, Stop
 from trialplate.spec.channels import ObservationSpec
 from trialplate.spec.registration import Registration
 
@@ -371,9 +371,11 @@ def test_a_server_that_restarts_between_two_episodes_is_taken_again_when_it_is_t
     with own_server(hello_of(DECLARED), honest) as uri:
         actor = WebSocketActor(uri, setting())
         actor.reset(begin(), None)  # type: ignore[arg-type]
-        actor.ask(look(), nothing)
+        before = actor.ask(look(), nothing).decision
     port = int(uri.rpartition(":")[2])
     with own_server(hello_of(DECLARED), honest, port=port):
         actor.reset(begin("f" * 32), None)  # type: ignore[arg-type]
-        actor.ask(look(episode="f" * 32), nothing)
+        again = actor.ask(look(episode="f" * 32), nothing).decision
         actor.close()
+    assert isinstance(before, ActionChunk) and isinstance(again, ActionChunk)
+    assert np.array_equal(before.vectors, again.vectors)
