@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from rollout import play
-from toy_campaigns import SCRIPTED, cli
+from toy_campaigns import SCRIPTED, cli, counting
 
 from trialplate import api, exam
 from trialplate.comparison import compare_campaigns
@@ -256,23 +256,10 @@ def test_normalisation_is_its_statistics_and_its_mode_and_another_mode_is_anothe
     assert identities_that_differ(campaign, one, other) == {"registration.normalization.mode"}
 
 
-WRONG_DIM = """
-from trialplate import ActionChunk
-from trialplate.testing.reach_controls import Scripted
-
-
-class Arm(Scripted):
-    def __init__(self):
-        super().__init__()
-        self.episodes = 0
-
-    def reset(self, episode):
-        super().reset(episode)
-        self.episodes += 1
-
-    def act(self, observation):
-        return ActionChunk([[0.0] * 8]) if self.episodes == 1 else super().act(observation)
-"""
+WRONG_DIM = counting(
+    "trialplate.testing.reach_controls",
+    "ActionChunk([[0.0] * 8]) if self.episodes == 1 else super().act(observation)",
+)
 
 
 def test_eight_numbers_of_seven_are_the_policys_error_a_world_that_breaks_is_ours_and_the_run_goes_on(

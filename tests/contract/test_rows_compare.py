@@ -9,29 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_campaigns import PROTOCOL, SCRIPTED, cli
+from toy_campaigns import PROTOCOL, SCRIPTED, cli, counting
 
 from trialplate import api
 from trialplate.comparison import compare_campaigns, conditions_that_differ
 from trialplate.store.view import read_campaign
 
-MEMORY = """
-from trialplate import ActionChunk
-from trialplate.testing.toy import Scripted
-
-
-class Arm(Scripted):
-    def __init__(self):
-        super().__init__()
-        self.episodes = 0
-
-    def reset(self, episode):
-        super().reset(episode)
-        self.episodes += 1
-
-    def act(self, observation):
-        return ActionChunk([[0.0, -1.0]]) if self.episodes % 3 == 0 else super().act(observation)
-"""
+MEMORY = counting(
+    "trialplate.testing.toy", "ActionChunk([[0.0, -1.0]]) if self.episodes % 3 == 0 else super().act(observation)"
+)
 
 
 def test_row_42_a_policy_that_remembers_across_episodes_is_flagged(campaign: Callable[..., Path]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_campaigns import SCRIPTED, cli
+from toy_campaigns import SCRIPTED, cli, counting
 
 from trialplate import api, exam
 from trialplate.cli.campaign import rate_cells
@@ -59,23 +59,7 @@ FAULTS = (
     "step-refused", "camera-frozen",
     "reset-fault", "step-fault", "not-finite",
 )  # fmt: skip
-GIVES_UP = """
-from trialplate import Stop
-from trialplate.testing.reach_controls import Scripted
-
-
-class Arm(Scripted):
-    def __init__(self):
-        super().__init__()
-        self.episodes = 0
-
-    def reset(self, episode):
-        super().reset(episode)
-        self.episodes += 1
-
-    def act(self, observation):
-        return Stop() if self.episodes == 7 else super().act(observation)
-"""
+GIVES_UP = counting("trialplate.testing.reach_controls", "Stop() if self.episodes == 7 else super().act(observation)")
 
 
 def on_faults(*kinds: str) -> dict[str, str]:

@@ -32,6 +32,27 @@ rate = 0.5
 SCRIPTED = "from trialplate.testing.toy import Scripted\n\n\nclass Arm(Scripted):\n    pass\n"
 
 
+def counting(suite_controls: str, act: str) -> str:
+    """Return the source of an arm that knows its ``episodes``; ``act``: the expression that it answers with."""
+    return f"""
+from trialplate import ActionChunk, Stop
+from {suite_controls} import Scripted
+
+
+class Arm(Scripted):
+    def __init__(self):
+        super().__init__()
+        self.episodes = 0
+
+    def reset(self, episode):
+        super().reset(episode)
+        self.episodes += 1
+
+    def act(self, observation):
+        return {act}
+"""
+
+
 def cli(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trialplate.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from peers import peer_server, python_of
 from reaching import rows_for
 
 from trialplate import api
 from wire_campaign import command, rows
 
 HERE = Path(__file__).parent
-PEER = HERE.parents[1] / ".peers" / "openpi" / "bin" / "python"
+PEER = python_of("openpi")
 pytestmark = pytest.mark.skipif(not PEER.exists(), reason="openpi-client is not installed beside: make peers")
 TWIN = '''
 from trialplate.record import ActionChunk
@@ -74,24 +73,8 @@ def our_server(arms: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def their_server(*options: str) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = subprocess.Popen([PEER, HERE / "openpi_peer.py", "server", str(port), *options], stderr=subprocess.PIPE)
-    try:
-        until_s = time.monotonic() + 30
-        while not _answers(port):
-            assert running.poll() is None and time.monotonic() < until_s, "openpi's server did not come up"
-            time.sleep(0.05)
+    with peer_server("openpi", "openpi_peer.py", "server", after=options) as port:
         yield f"openpi+ws://127.0.0.1:{port}"
-    finally:
-        running.kill()
-        running.communicate(timeout=20)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as door:
-        return door.connect_ex(("127.0.0.1", port)) == 0
 
 
 def asked_by_their_client(port: int, positions: list[list[float]]) -> list[dict[str, object]]:

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from peers import HERE, ROOT, peer_server, python_of
 from test_openpi import TWIN
 
 from trialplate import api
 from wire_campaign import command, rows
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-PEER = ROOT / ".peers" / "vla-eval" / "bin" / "python"
 BRIDGE = ROOT / "src" / "trialplate" / "examples" / "clients" / "vla_eval_arm.py"
-pytestmark = pytest.mark.skipif(not PEER.exists(), reason="vla-eval is not installed beside: make peers")
+pytestmark = pytest.mark.skipif(
+    not python_of("vla-eval").exists(), reason="vla-eval is not installed beside: make peers"
+)
 
 
 @contextmanager
 def model_server(*options: str) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = subprocess.Popen(
-        [PEER, HERE / "vla_eval_peer.py", str(port), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        until_s = time.monotonic() + 60
-        while not _answers(port):
-            assert running.poll() is None and time.monotonic() < until_s, "the model server did not come up"
-            time.sleep(0.05)
+    with peer_server("vla-eval", "vla_eval_peer.py", after=options) as port:
         yield f"ws://127.0.0.1:{port}"
-    finally:
-        running.kill()
-        running.wait(timeout=20)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as door:
-        return door.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _campaign(folder: Path, address: str) -> Path:
