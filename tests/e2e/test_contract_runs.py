@@ -71,7 +71,7 @@ def test_another_identity_behind_the_address_runs_as_exploratory_and_no_claim_st
         api.lock(api.load_protocol(path), into=tmp_path / "c")
     with served(tmp_path / "arms.py", "Counting") as (other, _):
         done = command("run", str(tmp_path / "c"), "--policy", other)
-    assert done["complete"]
+    assert done["complete"] and done["exploratory"] == ["wire"]
     opened = read_campaign(tmp_path / "c").records[0]["data"]
     assert list(opened["registrations"]) == ["wire"] and opened["addresses"] == {"wire": other}
     (judged,) = exam.judge_campaign(tmp_path / "c", qualification=None)

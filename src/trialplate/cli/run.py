@@ -112,6 +112,7 @@ def tell_run(
         "errors": errors,
         "changed_inputs": list(done.changed_inputs),
         "stopped_by": done.stopped_by,
+        "exploratory": list(done.exploratory),
         "halted": _halted(done.folder) if done.stopped_by == "systematic_error" else {},
         **(more or {}),
     }
@@ -121,6 +122,8 @@ def tell_run(
         say(f"{done.folder}: {done.initiated} attempts for {done.planned} trials, {errors} ERROR")
         if done.changed_inputs:
             say(f"NOT SCORABLE: the code or weights of {', '.join(done.changed_inputs)} changed during the run")
+        for arm in done.exploratory:
+            say(plain(f"EXPLORATORY {arm}: not the locked identity answered; no claim stands on this run"))
         for arm, message in facts["halted"].items():
             say(plain(f"HALTED {arm}: its first three trials all failed alike before any control: {message}"))
         if not (done.complete or done.changed_inputs or facts["halted"]):

@@ -46,7 +46,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """How a run ended. ``complete``: every planned trial has a counted attempt and no input changed."""
+    """How a run ended. ``complete``: every planned trial has a counted attempt and no input changed.
+
+    ``exploratory``: arms behind which another identity answered than the locked one; no claim stands on them.
+    """
 
     folder: Path
     complete: bool
@@ -54,6 +57,7 @@ class RunReport:
     planned: int
     changed_inputs: tuple[str, ...]
     stopped_by: str | None
+    exploratory: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def run_campaign(
         with interruptible() as interrupt:
             stopped_by = _run_tasks(writer, lock, how, interrupt=interrupt)
         _end_interrupted(writer, plan)
-        return _close(writer, lock, folder, stopped_by=stopped_by)
+        return _close(writer, lock, folder, stopped_by=stopped_by, exploratory=tuple(sorted(registered)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +287,14 @@ def _end_interrupted(writer: CampaignWriter, plan: BenchPlan) -> None:
         writer.interrupt_attempt(unfinished_row(plan, _trial(attempt.trial), attempt.attempt, fault=None))
 
 
-def _close(writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str | None) -> RunReport:
+def _close(
+    writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str | None, exploratory: tuple[str, ...]
+) -> RunReport:
     locked, now = locked_inputs(lock.document), arm_inputs(lock)
     changed = tuple(sorted(name for name in locked if locked[name] != now[name]))
     writer.inputs_checked(now)
     complete = stopped_by is None and not _open_tasks(writer, None) and not changed
     initiated = len(writer.ended_attempts)
     writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)
-    return RunReport(folder, complete, initiated, len(lock.document["schedule"]), changed, stopped_by)
+    planned = len(lock.document["schedule"])
+    return RunReport(folder, complete, initiated, planned, changed, stopped_by, exploratory)
