@@ -169,7 +169,7 @@ def _paired(a: _Side, b: _Side) -> Iterable[PairedCounts]:
 
     An arm without a rate, such as one that was halted, is no side of a pair.
     """
-    fit_a, fit_b = ([name for name, arm in side.analysed.items() if arm.state == "COMPLETE"] for side in (a, b))
+    fit_a, fit_b = ([name for name, arm in side.analysed.items() if arm.state != "ERROR"] for side in (a, b))
     for name in fit_a:
         if name in fit_b:
             yield count_pairs(a.outcomes[name], b.outcomes[name], a=name, b=name)

@@ -129,7 +129,8 @@ def score_view(view: CampaignView) -> tuple[Outcome, ...]:
     """Score every attempt of a campaign with the chain and fault table of its lock.
 
     An arm whose code or weights changed during the run has no scorable attempt: all of them are ERROR. An attempt on
-    which a leak was disclosed keeps its outcome, and is marked.
+    which a leak was disclosed keeps its outcome, and is marked; so is every attempt of an arm of which a run declared
+    another identity than the locked one.
     """
     suite = view.lock_document["suite"]
     outcomes = score_rows(
@@ -140,11 +141,12 @@ def score_view(view: CampaignView) -> tuple[Outcome, ...]:
         interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
     )
     changed = changed_inputs(view)
-    leaked = _leaked(view)
+    leaked, exploratory = _leaked(view), declared_registrations(view)
     return tuple(
         replace(
             _voided(outcome) if outcome.arm in changed else outcome,
             blinding="compromised" if outcome.trial_id in leaked else None,
+            identity="exploratory" if outcome.arm in exploratory else None,
             notes=(*outcome.notes, *leaked.get(outcome.trial_id, ())),
         )
         for outcome in outcomes

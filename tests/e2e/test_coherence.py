@@ -103,6 +103,9 @@ def test_a_declared_identity_is_intact_and_blocked_and_the_locked_one_is_neither
     analysis = analyse_document(score_view(view), view.lock_document)
     assert "exploratory_registration" in claim_blockers(analysis, view.lock_document, view=declared)
     assert "exploratory_registration" not in claim_blockers(analysis, view.lock_document, view=view)
+    told = analyse_document(score_view(declared), view.lock_document)
+    assert {arm.arm for arm in told.arms if arm.state == "EXPLORATORY"} == {"scripted"}
+    assert not any("exploratory_registration" in arm.state_reasons for arm in analysis.arms)
 
 
 def test_a_missing_check_of_the_inputs_is_found(view: CampaignView) -> None:

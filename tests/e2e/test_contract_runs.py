@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -76,6 +77,10 @@ def test_another_identity_behind_the_address_runs_as_exploratory_and_no_claim_st
     assert list(opened["registrations"]) == ["wire"] and opened["addresses"] == {"wire": other}
     (judged,) = exam.judge_campaign(tmp_path / "c", qualification=None)
     assert judged.verdict == "ineligible" and "exploratory_registration" in judged.reasons
+    (analysed,) = command("analyse", str(tmp_path / "c"), expected=1)["arms"]
+    assert (analysed["state"], analysed["state_reasons"]) == ("EXPLORATORY", ["exploratory_registration"])
+    (summed,) = json.loads((tmp_path / "c" / "summary.json").read_bytes())["arms"]
+    assert summed["state"] == "EXPLORATORY" and summed["run_as"] == [opened["registrations"]["wire"]]
     assert command("verify", str(tmp_path / "c"), expected=3)
 
 

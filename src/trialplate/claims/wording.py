@@ -220,6 +220,7 @@ TEMPLATES: Mapping[str, str] = {
     "adapters_note": "In this order, between environment and policy. Nothing is converted that is not listed here.",
     "no_adapters": "None: the policy takes and sends what the suite declares.",
     "all_channels": "every channel of its profile",
+    "exploratory_arm": "EXPLORATORY: another identity than the locked one.",
     "exploratory": "Run as {digests}, which is not the identity of the lock.",
     "calls_note": (
         "A call asks for one decision. Of the rows of a chunk, those behind the replan interval are dropped, those"

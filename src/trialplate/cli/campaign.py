@@ -111,9 +111,17 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
         Print one JSON document.
     """
     from trialplate import exam
+    from trialplate.claims.wording import sentence
 
     document = exam.analyse_campaign(campaign).document()
-    emit(document, as_json=json, text=lambda: table("Success", RATE_HEADER, rate_rows(document)))
+    exploratory = [arm["arm"] for arm in document["arms"] if arm["state"] == "EXPLORATORY"]
+
+    def text() -> None:
+        table("Success", RATE_HEADER, rate_rows(document))
+        if exploratory:
+            print(plain("EXPLORATORY " + sentence("warn_exploratory", arms=", ".join(exploratory))))
+
+    emit(document, as_json=json, text=text)
     clean = all(arm["state"] == "COMPLETE" and not arm["counts"]["errored"] for arm in document["arms"])
     return YES if clean else NO
 

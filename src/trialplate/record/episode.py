@@ -161,7 +161,8 @@ class Outcome:
     """What scoring says about one attempt, from its recording alone.
 
     ``conduct``: None where only results were handed over, without their recordings. ``blinding``: ``compromised``
-    when a leak was disclosed on this attempt; None says only that none was.
+    when a leak was disclosed on this attempt; None says only that none was. ``identity``: ``exploratory`` when a run
+    of the campaign declared another identity of this arm than the locked one.
     """
 
     trial_id: str
@@ -184,6 +185,7 @@ class Outcome:
     notes: tuple[str, ...] = field(default=())
     conduct: Conduct | None = None
     blinding: Literal["compromised"] | None = None
+    identity: Literal["exploratory"] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the plain form that is written, one canonical line each, into ``results.jsonl``."""

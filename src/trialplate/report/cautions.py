@@ -53,7 +53,7 @@ def _arm(arm: ArmAnalysis, role: str, data: ReportData) -> list[str]:
     numbers = {"role": role, "arm": arm.arm, "k": counts.passed, "n": counts.n}
     if ALL_OR_NOTHING.get(role) == "none" and counts.passed:
         found.append(say.sentence("warn_null", **numbers))
-    if ALL_OR_NOTHING.get(role) == "all" and arm.state == "COMPLETE" and counts.passed < counts.n:
+    if ALL_OR_NOTHING.get(role) == "all" and arm.state != "ERROR" and counts.passed < counts.n:
         found.append(say.sentence("warn_oracle", **numbers))
     return found
 
@@ -80,7 +80,7 @@ def _families(tested: Sequence[ArmAnalysis]) -> list[str]:
             listing.append(f"{arm.arm} {low} to {high} ({arm.families.families} families)")
         found.append(say.sentence("warn_families", listing=", ".join(listing)))
     for arm in tested:
-        if arm.families.counts and arm.families.korn_graubard_low is None and arm.state == "COMPLETE":
+        if arm.families.counts and arm.families.korn_graubard_low is None and arm.state != "ERROR":
             reasons = say.explained((str(arm.families.reason),))
             found.append(say.sentence("warn_families_undefined", arm=arm.arm, reasons=reasons))
     return found

@@ -70,6 +70,7 @@ def _card(arm: ArmAnalysis, facts: Mapping[str, Any], confidence: float) -> dict
     rate = arm.rate
     card = {
         "name": arm.arm,
+        "state": say.sentence("exploratory_arm") if arm.state == "EXPLORATORY" else None,
         "k": rate.k,
         "n": rate.n,
         "profile": facts["profile"],

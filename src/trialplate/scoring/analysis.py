@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from trialplate.spec.protocol import ErrorsRule
 
-ArtifactState = Literal["COMPLETE", "ERROR"]
+ArtifactState = Literal["COMPLETE", "EXPLORATORY", "ERROR"]
 DenominatorName = Literal["initiated", "measured", "valid"]
 SliceKey = Literal["domain", "variant"]
 
@@ -170,8 +170,10 @@ class ArmAnalysis:
     ``state`` is ERROR, with ``state_reasons``, when there is no rate: the arm is not the one of the lock
     (``identity_changed``, ``inputs_changed``), its first attempts all failed alike before any control
     (``systematic_error``), an episode errored where that voids (``errored_episodes``), or a planned trial has none
-    (``incomplete_coverage``). Counts are then shown as incomplete. ``rate``: over the registered denominator;
-    ``other_rates``: over ``measured`` and ``valid`` where they are not the registered one. ``reasons``: why episodes
+    (``incomplete_coverage``). Counts are then shown as incomplete. It is EXPLORATORY, with a rate, when the arm was
+    run under another identity than the locked one (``exploratory_registration``): no claim stands on that.
+
+    ``rate``: over the registered denominator; ``other_rates``: over ``measured`` and ``valid`` where they are not the registered one. ``reasons``: why episodes
     did not pass, code -> count. ``first_failed``: stage -> count of FAIL episodes. ``conduct``: None where only
     results were handed over.
     """

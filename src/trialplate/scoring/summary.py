@@ -34,6 +34,8 @@ from trialplate.stats.accounting import Denominator
 
 __all__ = ["Analysis", "ArmAnalysis", "analyse_outcomes", "rate_of"]
 ARTIFACT_ERROR = "artifact_error"
+EXPLORATORY = "exploratory_registration"
+"""State reason that leaves the rate as it is: something was measured, and not the arm of the lock."""
 MEASURED = (Status.PASS, Status.FAIL)
 INVALIDATING = ("identity_changed", "inputs_changed")
 """Reasons of a single attempt after which the arm of the whole run is not the one of the lock."""
@@ -131,7 +133,7 @@ def _refuse_strangers(outcomes: Sequence[Outcome], *, planned: Mapping[str, int]
 def _state_reasons(
     outcomes: Sequence[Outcome], *, planned: int, errors_rule: ErrorsRule, tested: bool
 ) -> tuple[str, ...]:
-    """Return why an arm has no rate, the gravest first; empty when it has one."""
+    """Return why an arm is not COMPLETE, the gravest first; all but ``EXPLORATORY`` leave it without a rate."""
     scheduled = sorted(outcomes, key=lambda o: (len(o.trial_id), o.trial_id))  # ids are ordinals: "000012"
     ends = [(o.reason if o.termination == "fault" else None, o.control_steps) for o in scheduled]
     errored = any(outcome.status is Status.ERROR for outcome in outcomes)
@@ -142,6 +144,7 @@ def _state_reasons(
             ("systematic_error", tested and same_early_fault(ends) is not None),
             ("errored_episodes", errored and errors_rule == "void"),
             ("incomplete_coverage", len(outcomes) != planned),
+            (EXPLORATORY, any(outcome.identity == "exploratory" for outcome in outcomes)),
         )
         if found
     )
@@ -160,16 +163,15 @@ def _arm(
     state_reasons: tuple[str, ...],
 ) -> ArmAnalysis:
     counts, bounds = _account(outcomes, planned=planned, denominator=denominator)
-    void = next(
-        (reason for reason in state_reasons if reason in WHOLE_RUN), ARTIFACT_ERROR if state_reasons else None
-    )
+    voiding = [reason for reason in state_reasons if reason != EXPLORATORY]
+    void = next((reason for reason in voiding if reason in WHOLE_RUN), ARTIFACT_ERROR if voiding else None)
     domains = _slices(outcomes, by="domain", confidence=confidence, denominator=denominator, void=void)
     variants = _slices(outcomes, by="variant", confidence=confidence, denominator=denominator, void=void)
     failed = [outcome for outcome in outcomes if outcome.status is Status.FAIL]
     others: tuple[DenominatorName, ...] = ("measured", "valid")
     return ArmAnalysis(
         arm=arm,
-        state="ERROR" if void else "COMPLETE",
+        state="ERROR" if void else "EXPLORATORY" if state_reasons else "COMPLETE",
         state_reasons=state_reasons,
         counts=counts,
         control_rejected=sum(outcome.reason == "control_rejected" for outcome in outcomes),

@@ -296,12 +296,16 @@ def test_calls_rows_and_usage_are_printed_and_what_is_not_metered_is_never_a_zer
 
 
 def test_a_leak_and_an_exploratory_identity_are_said_at_the_top_and_at_the_arm() -> None:
-    made = [replace(o, blinding="compromised") if n < 2 else o for n, o in enumerate(only("vla-large"))]
+    made = [replace(o, identity="exploratory") for o in only("vla-large")]
+    made[:2] = [replace(o, blinding="compromised") for o in made[:2]]
     data = report_data(made, roles={"vla-large": "arm"}, pictures=False, exploratory={"vla-large": ["7" * 64]})
     html = render_report(data)
     head = between(html, '<ul class="warnings"', "</ul>")
     assert "disclosed on 2 of 68 attempts" in head and "run under another identity" in head
     assert "compromised on 2 of 68" in html and "7" * 64 in html
+    assert "EXPLORATORY: another identity" in between(html, '<ul class="arms"', "</ul>")
+    counts = between(html, '<section id="counts"', "</table>")
+    assert ">EXPLORATORY<" in counts and "complete<" not in counts
     assert data.analysis.arms[0].counts.initiated == 68  # they stay counted
     assert "leak" not in between(full(), '<ul class="warnings"', "</ul>")
 

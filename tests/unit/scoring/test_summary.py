@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,16 @@ def test_a_complete_arm_has_its_rate_with_both_intervals() -> None:
     assert (arm.rate.k, arm.rate.n, arm.rate.rate) == (80, 100, 0.8)
     assert arm.rate.wilson_low == pytest.approx(0.7111708344, abs=1e-9)
     assert arm.rate.exact_low == pytest.approx(0.7081573109, abs=1e-9)
+
+
+def test_an_arm_that_was_run_as_another_one_is_exploratory_and_keeps_its_rate_unless_that_is_void_anyhow() -> None:
+    other = [replace(made, identity="exploratory") for made in arm_of(8, 2)]
+    arm = analyse(other).arms[0]
+    assert arm.state == "EXPLORATORY" and arm.state_reasons == ("exploratory_registration",)
+    assert (arm.rate.k, arm.rate.n, arm.rate.reason) == (8, 10, None)
+    short = analyse(other, planned={"a": 11}).arms[0]
+    assert short.state == "ERROR" and short.state_reasons == ("incomplete_coverage", "exploratory_registration")
+    assert short.rate.rate is None and short.rate.reason == "artifact_error"
 
 
 def test_one_errored_episode_takes_the_rate_away_where_that_is_the_rule_and_keeps_the_counts() -> None:
