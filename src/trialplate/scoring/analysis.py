@@ -173,9 +173,9 @@ class ArmAnalysis:
     (``incomplete_coverage``). Counts are then shown as incomplete. It is EXPLORATORY, with a rate, when the arm was
     run under another identity than the locked one (``exploratory_registration``): no claim stands on that.
 
-    ``rate``: over the registered denominator; ``other_rates``: over ``measured`` and ``valid`` where they are not the registered one. ``reasons``: why episodes
-    did not pass, code -> count. ``first_failed``: stage -> count of FAIL episodes. ``conduct``: None where only
-    results were handed over.
+    ``rate``: over the registered denominator; ``other_rates``: over ``measured`` and ``valid`` where they are not the
+    registered one. ``reasons``: why episodes did not pass, code -> count. ``first_failed``: stage -> count of FAIL
+    episodes. ``conduct``: None where only results were handed over.
     """
 
     arm: str
