@@ -54,11 +54,47 @@ def canonical_json(value: JsonValue) -> bytes:
     ``nul_character``, ``key_type`` or ``type`` and a pointer to the place. numpy scalars are refused: a caller
     converts them knowingly.
     """
-    plain = _check(value, "")
+    quick = _quick(value)
+    plain = _check(value, "") if quick is None else quick
     if plain:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
     encoded: bytes = rfc8785.dumps(value)
     return encoded
+
+
+def _quick(value: JsonValue) -> bool | None:
+    """Say what :func:`_check` would, without knowing the place of a mistake: None when there may be one."""
+    kind = type(value)
+    if kind is dict:
+        for key in value:
+            if type(key) is not str or not key.isascii() or "\x00" in key:
+                return None
+        items: Any = value.values()
+    elif kind in (list, tuple):
+        items = value
+    else:
+        items = (value,)
+    plain = True
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if "\x00" in item or not item.isascii():
+                return None
+        elif kind is int:
+            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+                return None
+        elif kind is float:
+            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:  # not a number, too
+                return None
+            plain = False
+        elif kind is dict or kind is list or kind is tuple:
+            inner = _quick(item)
+            if inner is None:
+                return None
+            plain = plain and inner
+        elif item is not None and kind is not bool:
+            return None
+    return plain
 
 
 def _check(value: JsonValue, pointer: str) -> bool:

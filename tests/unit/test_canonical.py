@@ -15,6 +15,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trialplate import canonical
 from trialplate.canonical import (
     MAX_DOCUMENT_BYTES,
     MAX_SAFE_INTEGER,
@@ -176,6 +177,23 @@ def test_the_fast_path_gives_the_bytes_of_the_general_one(document: Any) -> None
 
 
 @settings(max_examples=300, deadline=None)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=4) | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(), max_size=3) | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(_ANYTHING)
+def test_the_quick_look_says_what_the_thorough_one_says_or_leaves_it_to_it(value: Any) -> None:
+    quick = canonical._quick(value)
+    if quick is not None:
+        assert quick == canonical._check(value, "")
+
+
 @given(st.floats(min_value=-3.4e38, max_value=3.4e38), st.booleans())
 def test_binary32_is_idempotent_and_equal_to_float32(x: float, direction: bool) -> None:
     once = binary32(x, direction=direction)
