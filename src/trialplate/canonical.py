@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ MAX_DEPTH = 64
 MAX_SAFE_INTEGER = 2**53 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HASH_CHUNK_BYTES = 1024 * 1024
+_CONTAINERS = frozenset((dict, list, tuple))
 
 
 def sha256_hex(data: bytes) -> str:
@@ -64,37 +65,34 @@ def canonical_json(value: JsonValue) -> bytes:
 
 def _quick(value: JsonValue) -> bool | None:
     """Say what :func:`_check` would, without knowing the place of a mistake: None when there may be one."""
-    kind = type(value)
-    if kind is dict:
-        for key in value:
-            if type(key) is not str or not key.isascii() or "\x00" in key:
-                return None
-        items: Any = value.values()
-    elif kind in (list, tuple):
-        items = value
-    else:
-        items = (value,)
+    items = _quick_items(value)
+    if items is None:
+        return None
     plain = True
     for item in items:
         kind = type(item)
         if kind is str:
-            if "\x00" in item or not item.isascii():
+            if not item.isascii() or "\x00" in item:
                 return None
-        elif kind is int:
-            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+        elif kind is int or kind is float:
+            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:  # nor is NaN between them
                 return None
-        elif kind is float:
-            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:  # not a number, too
-                return None
-            plain = False
-        elif kind is dict or kind is list or kind is tuple:
-            inner = _quick(item)
+            plain = plain and kind is int
+        elif item is not None and kind is not bool:
+            inner = _quick(item) if kind in _CONTAINERS else None
             if inner is None:
                 return None
             plain = plain and inner
-        elif item is not None and kind is not bool:
-            return None
     return plain
+
+
+def _quick_items(value: JsonValue) -> Iterable[Any] | None:
+    """Return what stands in a value that has ordinary keys, or None; a leaf stands in itself."""
+    kind = type(value)
+    if kind is dict:
+        ordinary = all(type(key) is str and key.isascii() and "\x00" not in key for key in value)
+        return value.values() if ordinary else None
+    return value if kind is list or kind is tuple else (value,)
 
 
 def _check(value: JsonValue, pointer: str) -> bool:

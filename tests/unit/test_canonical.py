@@ -176,7 +176,6 @@ def test_the_fast_path_gives_the_bytes_of_the_general_one(document: Any) -> None
     assert canonical_json(document) == rfc8785.dumps(document)
 
 
-@settings(max_examples=300, deadline=None)
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=4) | st.binary(),
     lambda inner: (
@@ -187,6 +186,7 @@ _ANYTHING = st.recursive(
 )
 
 
+@settings(max_examples=300, deadline=None)
 @given(_ANYTHING)
 def test_the_quick_look_says_what_the_thorough_one_says_or_leaves_it_to_it(value: Any) -> None:
     quick = canonical._quick(value)
@@ -194,6 +194,7 @@ def test_the_quick_look_says_what_the_thorough_one_says_or_leaves_it_to_it(value
         assert quick == canonical._check(value, "")
 
 
+@settings(max_examples=300, deadline=None)
 @given(st.floats(min_value=-3.4e38, max_value=3.4e38), st.booleans())
 def test_binary32_is_idempotent_and_equal_to_float32(x: float, direction: bool) -> None:
     once = binary32(x, direction=direction)
