@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter, sleep
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import wire_world
@@ -148,12 +148,13 @@ class Peer:
 
 
 class Ours:
-    """A whole campaign over ws://, journal and all, with detailed recording; its server in another process.
+    """A whole campaign over ws://, journal and all, with its recording; its server in another process.
 
     The first episode of a turn is not counted: the clock runs from its end to the end of the last one.
     """
 
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, *, recording: Literal["detailed", "minimal"]) -> None:
+        self._recording: Literal["detailed", "minimal"] = recording
         self._folder = Path(tempfile.mkdtemp(prefix="ours-", dir=folder))
         stack.callback(shutil.rmtree, self._folder)
         self._turns = 0
@@ -173,7 +174,7 @@ class Ours:
                 ended.append((perf_counter(), now.last))
 
         lock = api.lock(api.load_protocol(folder / "protocol.toml"), into=folder / "campaign")
-        campaign = api.run(lock, recording="detailed", progress=progress)
+        campaign = api.run(lock, recording=self._recording, progress=progress)
         rows = [row for _, row in ended[1:]]
         assert all(row.control_steps == steps and row.termination == "step_limit" for row in rows)
         sizes = [(campaign.folder / row.exchange.path).stat().st_size for row in rows]
