@@ -1,4 +1,4 @@
-"""Every durable write of the store, as a dozen operations that a fault model can replace.
+"""Every durable write of the store, as a dozen operations over the system calls of ``trialplate.store.kernel``.
 
 A new or renamed file is durable only after fsync of the file *and* of its folder. A failed fsync is final: the
 kernel may report success the next time without having written anything, so nobody tries again.
@@ -7,18 +7,17 @@ kernel may report success the next time without having written anything, so nobo
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
 from trialplate.errors import StorageFailure, UsageError
+from trialplate.store.kernel import Kernel, Kind, SystemKernel
 
 Durability = Literal["fsync", "process"]
-Kind = Literal["file", "folder", "other"]
+_PIECE_BYTES = 1024 * 1024
 
 _ADVICE: Mapping[int, str] = {
     errno.ENOSPC: "the disk is full: free space, then resume",
@@ -89,7 +88,11 @@ class Storage(Protocol):
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name in the same folder, durably. The target must not exist."""
+        """Give a file or a folder of our own another name, durably. The target must not exist."""
+        ...
+
+    def rename_noreplace(self, source: Path, target: Path) -> None:
+        """Rename durably; whatever stands in the place of the target, and whoever put it there, is not replaced."""
         ...
 
     def remove(self, path: Path) -> None:
@@ -108,18 +111,28 @@ class Storage(Protocol):
         """Return the names in a folder, sorted, and what each is; empty when the folder does not exist."""
         ...
 
+    def anchor(self, folder: Path) -> None:
+        """Reach everything below a folder through one handle, so that nothing lands in another in its place."""
+        ...
+
+    def release(self, folder: Path) -> None:
+        """Give that handle back."""
+        ...
+
 
 class Disk:
-    """The real file system.
+    """A file system as this machine's kernel offers it, or as another ``kernel`` plays it.
 
     ``durability``: ``fsync`` survives a power cut; ``process`` syncs nothing and survives a killed process only.
     """
 
-    def __init__(self, *, durability: Durability = "fsync") -> None:
+    def __init__(self, *, durability: Durability = "fsync", kernel: Kernel | None = None) -> None:
         if durability not in ("fsync", "process"):
             raise UsageError(f"durability {durability!r}: expected 'fsync' or 'process'")
         self.durability: Durability = durability
+        self._kernel = kernel or SystemKernel()
         self._paths: dict[int, Path] = {}
+        self._durable: set[Path] = set()
 
     def open_new(self, path: Path, *, mode: int = 0o644) -> int:
         """Create a file that must not exist (O_EXCL, O_NOFOLLOW)."""
@@ -131,7 +144,7 @@ class Disk:
 
     def _open(self, path: Path, flags: int, mode: int, doing: str) -> int:
         with _explained(path, doing):
-            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            descriptor = self._kernel.open(path, flags | os.O_NOFOLLOW, mode=mode)
         self._paths[descriptor] = path
         return descriptor
 
@@ -140,42 +153,40 @@ class Disk:
         rest = memoryview(data)
         with _explained(self._paths[descriptor], f"write {len(data)} bytes to"):
             while rest:
-                written = self._write(descriptor, rest)
+                written = self._kernel.write(descriptor, rest)
                 if written == 0:
                     raise OSError(errno.EIO, "a write made no progress")
                 rest = rest[written:]
-
-    def _write(self, descriptor: int, data: memoryview) -> int:
-        return os.write(descriptor, data)
 
     def fsync(self, descriptor: int) -> None:
         """Make the file's content durable; does nothing under ``process``."""
         if self.durability == "fsync":
             with _explained(self._paths[descriptor], "fsync"):
-                os.fsync(descriptor)
+                self._kernel.fsync(descriptor)
 
     def fsync_dir(self, folder: Path) -> None:
         """Make the names in a folder durable; does nothing under ``process``."""
-        if self.durability == "process":
-            return
-        with _explained(folder, "fsync the folder"):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        if self.durability == "fsync":
+            with _explained(folder, "fsync the folder"):
+                self._sync_opened(self._kernel.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+
+    def _sync_opened(self, handle: int) -> None:
+        try:
+            self._kernel.fsync(handle)
+        finally:
+            self._kernel.close(handle)
 
     def close(self, descriptor: int) -> None:
         """Give the descriptor back; an error that the file system kept until now is raised."""
         path = self._paths.pop(descriptor)
         with _explained(path, "close"):
-            os.close(descriptor)
+            self._kernel.close(descriptor)
 
     def lock(self, descriptor: int) -> None:
         """Take the exclusive ``flock``, without waiting. A dead process holds none by nature."""
         path = self._paths[descriptor]
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._kernel.flock(descriptor)
         except BlockingIOError:
             raise UsageError(
                 f"{path} is being written by another process: expected to be the only writer. "
@@ -195,69 +206,118 @@ class Disk:
         """Return whether the path that was opened still leads to the open file (same device and inode)."""
         path = self._paths[descriptor]
         with _explained(path, "look at"):
-            opened = os.fstat(descriptor)
-            try:
-                found = path.lstat()
-            except (FileNotFoundError, NotADirectoryError):
-                return False
-        return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
+            return self._kernel.leads_to(path, descriptor)
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut an open file to ``size`` bytes."""
         with _explained(self._paths[descriptor], f"cut to {size} bytes:"):
-            os.ftruncate(descriptor, size)
+            self._kernel.truncate(descriptor, size)
 
     def replace(self, path: Path, data: bytes, *, mode: int = 0o644) -> None:
         """Write beside it, fsync, rename over it, fsync the folder."""
         staged = staging_path(path)
         with suppress(FileNotFoundError), _explained(staged, "remove", passing=(FileNotFoundError,)):
-            staged.unlink()
+            self._kernel.unlink(staged)
         try:
             write_new(self, staged, data, mode=mode)
             with _explained(path, "put the new content in place of"):
-                staged.replace(path)
+                self._kernel.rename(staged, path)
         except StorageFailure:
             with suppress(OSError):  # the failure is raised anyway; this only gives the space back
-                staged.unlink()
+                self._kernel.unlink(staged)
             raise
         self.fsync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name in the same folder. The single writer makes the check race-free."""
+        """Look, then rename: for names that nobody else gives, where the check cannot be overtaken."""
         with _explained(source, f"rename to {target.name}:"):
-            if os.path.lexists(target):
+            if self._kernel.kind(target) is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-            source.rename(target)
+            self._kernel.rename(source, target)
+        self._sync_both(source, target)
+
+    def rename_noreplace(self, source: Path, target: Path) -> None:
+        """Rename by one call that never replaces. Raises UsageError ``no_rename_noreplace`` where there is none."""
+        try:
+            self._kernel.rename_noreplace(source, target)
+        except OSError as error:
+            if error.errno == errno.ENOSYS:
+                raise UsageError(
+                    f"{target} lies on a file system that cannot rename without replacing, where two writers could "
+                    "overwrite each other: choose a folder on a local disk.",
+                    code="no_rename_noreplace",
+                ) from None
+            raise _failure(error, source, f"rename to {target}:") from error
+        self._sync_both(source, target)
+
+    def _sync_both(self, source: Path, target: Path) -> None:
         self.fsync_dir(target.parent)
+        if source.parent != target.parent:
+            self.fsync_dir(source.parent)
 
     def remove(self, path: Path) -> None:
         """Remove a file of our own staging."""
         with _explained(path, "remove"):
-            path.unlink()
+            self._kernel.unlink(path)
         self.fsync_dir(path.parent)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and its missing parents; every new name is synced."""
-        missing = [path, *path.parents]
-        missing = missing[: next((n for n, folder in enumerate(missing) if folder.is_dir()), len(missing))]
-        for folder in reversed(missing):
-            with _explained(folder, "create the folder"):
-                folder.mkdir(exist_ok=True)
+        """Create a folder and its missing parents; every new name is synced.
+
+        So is the name of the deepest one that is there: whoever made it may have been killed before its sync.
+        """
+        line = [path, *path.parents]
+        with _explained(path, "look for the folder"):
+            there = next((n for n, folder in enumerate(line) if self._kernel.kind(folder) is not None), len(line))
+        if there < len(line):
+            self._settle(line[there])
+        for folder in reversed(line[:there]):
+            with _explained(folder, "create the folder"), suppress(FileExistsError):
+                self._kernel.mkdir(folder)
             self.fsync_dir(folder.parent)
+            self._durable.add(folder)
+
+    def _settle(self, folder: Path) -> None:
+        """Make the name of a folder durable, once. One whose parent may not be read is none of ours."""
+        if folder in self._durable or self.durability == "process":
+            return
+        with _explained(folder.parent, "fsync the folder"):
+            try:
+                handle = self._kernel.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+            except PermissionError:
+                return
+            self._sync_opened(handle)
+        self._durable.add(folder)
 
     def read(self, path: Path) -> bytes:
         """Return a whole regular file (O_NOFOLLOW)."""
         with _explained(path, "read"):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as handle:
-                return handle.read()
+            descriptor = self._kernel.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                pieces = []
+                while piece := self._kernel.read(descriptor, _PIECE_BYTES):
+                    pieces.append(piece)
+            finally:
+                self._kernel.close(descriptor)
+        return b"".join(pieces)
 
     def entries(self, folder: Path) -> dict[str, Kind]:
         """Return the names in a folder and what each is; links and devices are ``other``."""
-        if not folder.is_dir():
-            return {}
-        with _explained(folder, "list"), os.scandir(folder) as listed:
-            return {entry.name: _kind(entry) for entry in sorted(listed, key=lambda entry: entry.name)}
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            _explained(folder, "list", passing=(FileNotFoundError, NotADirectoryError)),
+        ):
+            return dict(sorted(self._kernel.entries(folder).items()))
+        return {}
+
+    def anchor(self, folder: Path) -> None:
+        """Hold the folder open."""
+        with _explained(folder, "open the folder"):
+            self._kernel.anchor(folder)
+
+    def release(self, folder: Path) -> None:
+        """Close it; nothing happens when it was not held."""
+        self._kernel.release(folder)
 
 
 def staging_path(path: Path) -> Path:
@@ -290,13 +350,6 @@ def publish_new(disk: Storage, path: Path, data: bytes, *, mode: int = 0o644) ->
         with suppress(StorageFailure):  # the first failure is the one to report
             disk.remove(staged)
         raise
-
-
-def _kind(entry: os.DirEntry[str]) -> Kind:
-    mode = entry.stat(follow_symlinks=False).st_mode
-    if stat.S_ISREG(mode):
-        return "file"
-    return "folder" if stat.S_ISDIR(mode) else "other"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 
 from dying_disk import CountingDisk, DyingDisk, FailingDisk, in_child
 from trialplate.errors import StorageFailure, UsageError
-from trialplate.store import fsio
+from trialplate.store import kernel
 from trialplate.store.fsio import Disk, publish_new, staging_path, write_new
 
 
@@ -69,7 +69,7 @@ def test_short_writes_go_on_until_every_byte_is_written(tmp_path: Path, monkeypa
         sizes.append(len(data))
         return os.write(descriptor, data[:3])
 
-    monkeypatch.setattr(fsio, "os", _Os(write=three_bytes))
+    monkeypatch.setattr(kernel, "os", _Os(write=three_bytes))
     write_new(Disk(), tmp_path / "f", b"0123456789")
     assert (tmp_path / "f").read_bytes() == b"0123456789"
     assert sizes == [10, 7, 4, 1]
@@ -78,7 +78,7 @@ def test_short_writes_go_on_until_every_byte_is_written(tmp_path: Path, monkeypa
 def test_a_write_that_makes_no_progress_is_a_failure_and_no_endless_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fsio, "os", _Os(write=lambda *_: 0))
+    monkeypatch.setattr(kernel, "os", _Os(write=lambda *_: 0))
     with pytest.raises(StorageFailure, match="no progress"):
         write_new(Disk(), tmp_path / "f", b"x")
 
@@ -99,7 +99,7 @@ def test_a_write_that_makes_no_progress_is_a_failure_and_no_endless_loop(
 def test_a_failure_names_path_attempt_cause_and_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, advice: str
 ) -> None:
-    monkeypatch.setattr(fsio, "os", _Os(**{call: _failing(number)}))
+    monkeypatch.setattr(kernel, "os", _Os(**{call: _failing(number)}))
     with pytest.raises(StorageFailure) as caught:
         write_new(Disk(), tmp_path / "trace.parquet", b"bytes")
     message = caught.value.message
@@ -117,13 +117,13 @@ def test_replacing_is_all_or_nothing_and_leaves_no_staging_file(
     disk.replace(target, b"old")
     for call in ("write", "fsync"):
         with monkeypatch.context() as patch:
-            patch.setattr(fsio, "os", _Os(**{call: _failing(errno.ENOSPC)}))
+            patch.setattr(kernel, "os", _Os(**{call: _failing(errno.ENOSPC)}))
             with pytest.raises(StorageFailure):
                 disk.replace(target, b"new")
         assert target.read_bytes() == b"old"
         assert [path.name for path in tmp_path.iterdir()] == ["head.json"]
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", _failing(errno.EIO))
+        patch.setattr(kernel, "os", _Os(rename=_failing(errno.EIO)))
         with pytest.raises(StorageFailure, match="put the new content in place"):
             disk.replace(target, b"new")
     assert target.read_bytes() == b"old"
@@ -147,12 +147,16 @@ def test_files_and_folders_are_synced_in_the_order_that_makes_them_durable(
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         synced.append(path.name if path != tmp_path else "folder")
 
-    monkeypatch.setattr(fsio, "os", _Os(fsync=fsync))
+    monkeypatch.setattr(kernel, "os", _Os(fsync=fsync))
     Disk().replace(tmp_path / "head.json", b"1")
     assert synced == [".head.json.tmp", "folder"]
     synced.clear()
-    Disk().make_folder(tmp_path / "a" / "b")
-    assert synced == ["folder", "a"]
+    disk = Disk()
+    disk.make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path.parent.name, "folder", "a"], "the maker of what is there may have died before its sync"
+    synced.clear()
+    disk.make_folder(tmp_path / "a" / "c")
+    assert synced == ["a"]
     synced.clear()
     Disk(durability="process").replace(tmp_path / "head.json", b"2")
     assert synced == []
@@ -170,6 +174,52 @@ def test_renaming_never_replaces(tmp_path: Path) -> None:
         Disk().rename(tmp_path / "a", tmp_path / "b")
     Disk().rename(tmp_path / "a", tmp_path / "c")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
+
+
+def test_no_rename_can_put_a_folder_in_the_place_of_an_empty_one(tmp_path: Path) -> None:
+    for name in ("staged", "taken", "elsewhere"):
+        (tmp_path / name).mkdir()
+    for target in (tmp_path / "taken", tmp_path / "elsewhere"):
+        for rename in (Disk().rename, Disk().rename_noreplace):
+            with pytest.raises(StorageFailure, match="EEXIST"):
+                rename(tmp_path / "staged", target)
+    Disk().rename_noreplace(tmp_path / "staged", tmp_path / "elsewhere" / "whole")
+    assert (tmp_path / "elsewhere" / "whole").is_dir() and not (tmp_path / "staged").exists()
+
+
+def test_a_file_system_that_cannot_rename_without_replacing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel.SystemKernel, "rename_noreplace", _failing(errno.ENOSYS))
+    with pytest.raises(UsageError, match="local disk") as caught:
+        Disk().rename_noreplace(tmp_path / "a", tmp_path / "b")
+    assert caught.value.code == "no_rename_noreplace"
+
+
+def test_below_an_anchored_folder_nothing_lands_in_another_that_took_its_place(tmp_path: Path) -> None:
+    disk, folder = Disk(), tmp_path / "campaign"
+    folder.mkdir()
+    disk.anchor(folder)
+    folder.rename(tmp_path / "moved")
+    folder.mkdir()
+    disk.make_folder(folder / "episodes" / "000000-0")
+    disk.replace(folder / "head.json", b"1")
+    assert not list(folder.iterdir())
+    assert disk.entries(folder) == {"episodes": "folder", "head.json": "file"}
+    assert sorted(path.name for path in (tmp_path / "moved").iterdir()) == ["episodes", "head.json"]
+    disk.release(folder)
+    assert disk.entries(folder) == {}
+
+
+def test_below_an_anchored_folder_that_was_removed_nothing_is_made_anew(tmp_path: Path) -> None:
+    disk, folder = Disk(), tmp_path / "campaign"
+    folder.mkdir()
+    disk.anchor(folder)
+    folder.rmdir()
+    with pytest.raises(StorageFailure, match="gone"):
+        disk.make_folder(folder / "episodes")
+    assert not folder.exists()
+    disk.release(folder)
 
 
 def test_an_appended_file_grows_and_is_cut_where_asked(tmp_path: Path) -> None:
@@ -210,7 +260,7 @@ def test_a_second_lock_is_refused_and_a_dead_process_holds_none(tmp_path: Path) 
 def test_a_file_system_without_flock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     descriptor = disk.open_new(tmp_path / "f")
-    monkeypatch.setattr(fsio.fcntl, "flock", _failing(errno.ENOLCK))
+    monkeypatch.setattr(kernel.fcntl, "flock", _failing(errno.ENOLCK))
     with pytest.raises(UsageError, match="without flock") as caught:
         disk.lock(descriptor)
     assert caught.value.code == "no_flock"
