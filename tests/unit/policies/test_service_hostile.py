@@ -296,6 +296,50 @@ def test_a_request_that_stops_making_sense_in_its_middle_leaves_no_trace(
     assert caplog.records == [] and run.faults == []
 
 
+@pytest.mark.parametrize(
+    ("version", "framing", "more"),
+    [
+        ("1.1", "transfer-encoding: chunked\r\ncontent-length: {size}\r\n", "0\r\n\r\n{body}"),
+        ("1.1", "content-length: {size}\r\ntransfer-encoding: chunked\r\n", "{hex}\r\n{body}\r\n0\r\n\r\n"),
+        ("1.1", "content-length: {size}\r\ncontent-length: 2\r\n", "{body}"),
+        ("1.1", "content-length: +{size}\r\n", "{body}"),
+        ("1.1", "transfer-encoding: gzip\r\n", "{body}"),
+        ("1.1", "transfer-encoding: identity\r\ncontent-length: {size}\r\n", "{body}"),
+        ("1.1", "transfer-encoding: gzip, chunked\r\n", "{hex}\r\n{body}\r\n0\r\n\r\n"),
+        ("1.0", "transfer-encoding: chunked\r\n", "0\r\n\r\n{body}"),
+        ("2.0", "content-length: 2\r\n", "{{}}"),
+        ("1.1", "", "{body}"),
+        ("1.0", "", "{body}"),
+        ("1.1", "content-encoding: gzip\r\ncontent-length: 2\r\n", "\x1f\x02"),
+    ],
+)
+@pytest.mark.parametrize("door", ["act", "stop"])
+def test_a_request_whose_body_nobody_can_mark_off_is_no_answer_and_costs_the_policy_nothing(
+    run: ServedRun, driver: httpx.Client, version: str, framing: str, more: str, door: str
+) -> None:
+    base, seen = _begin(driver)
+    body = json.dumps(decision(seen))
+    known = {"size": len(body), "hex": f"{len(body):x}", "body": body}
+    head = f"POST {base}/{door} HTTP/{version}\r\nhost: x\r\n" + framing.format(**known)
+    with socket.create_connection(_at(run), timeout=BUSY_S) as peer:
+        peer.sendall(f"{head}\r\n{more.format(**known)}".encode())
+        answer = b"".join(iter(lambda: peer.recv(10_000), b""))  # until it is closed
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
+    assert b"wire_malformed" in answer and b"connection: close" in answer.lower()
+    assert driver.get(f"{base}/observe").json() == seen
+    assert driver.post(f"{base}/act", json=decision(seen)).json()["accepted"] is True
+    assert run.faults == []
+
+
+@pytest.mark.parametrize("form", ["Application/MsgPack", "application/msgpack; v=1", "application/msgpack;v=1"])
+def test_a_media_type_means_the_same_however_it_is_written(driver: httpx.Client, form: str) -> None:
+    base, seen = _begin(driver)
+    answer = driver.post(f"{base}/act", content=own.encode(decision(seen)), headers={"content-type": form})
+    assert answer.json()["accepted"] is True
+    look = driver.get(f"{base}/observe", headers={"accept": form.upper()})
+    assert own.decode(look.content, max_bytes=len(look.content))["call_index"] == 1
+
+
 def test_a_body_that_is_not_whole_does_not_hold_up_the_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

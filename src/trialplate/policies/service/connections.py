@@ -36,6 +36,7 @@ MAX_FRAGMENTS = 4096
 PASS = "pass"
 """In the state of a request whose sender has shown a token or an id: says whether that is still good."""
 
+NO_REQUEST = "this is no HTTP request"
 TOO_LARGE = 4009
 """How the end of a WebSocket is told inside when a message of the peer was above the limit: unlike its own 1009."""
 
@@ -48,7 +49,7 @@ def _last_words(code: str, text: str, *, reason: str) -> bytes:
 
 
 _FULL = _last_words("transport_lost", "every connection is taken; try again", reason="Service Unavailable")
-_NO_REQUEST = _last_words("wire_malformed", "this is no HTTP request", reason="Bad Request")
+_NO_REQUEST = _last_words("wire_malformed", NO_REQUEST, reason="Bad Request")
 
 
 class Connection(H11Protocol):

@@ -31,7 +31,7 @@ from trialplate.policies.service.answers import (
     unauthorized,
     unknown_episode,
 )
-from trialplate.policies.service.connections import PASS
+from trialplate.policies.service.connections import NO_REQUEST, PASS
 from trialplate.policies.service.desk import MANAGEMENT_BYTES, Desk
 from trialplate.policies.service.rendezvous import Call
 from trialplate.policies.service.sockets import Sockets
@@ -85,25 +85,38 @@ def service_app(desk: Desk, *, token: str, heard: Callable[[], None]) -> ASGIApp
 
 
 class _Guard:
-    """Refuses an address with a query, or written in another way than ours, before anything looks at it."""
+    """Refuses an address with a query or written in another way than ours, and what is no HTTP request, unseen."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = None
+        refusal: TrialplateError | None = None
         if scope["type"] in ("http", "websocket"):
             path = scope["path"].encode("utf-8", "surrogateescape")
             if scope.get("query_string") and scope["path"] != "/healthz":
                 refusal = unauthorized()
             elif scope.get("raw_path", path) != path:
                 refusal = unknown_episode()
+            elif scope["type"] == "http" and not _is_framed(scope):
+                refusal = ContractFault(NO_REQUEST, code="wire_malformed")
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await refuse(refusal)(scope, receive, send)
+            await refuse(refusal, close=isinstance(refusal, ContractFault))(scope, receive, send)
         else:
             await WebSocket(scope, receive, send).send_denial_response(refuse(refusal))
+
+
+def _is_framed(scope: Scope) -> bool:
+    """Return whether everybody would agree where the body of a request ends; the server takes some that are not.
+
+    Source: RFC 9112, section 6.1: a length beside an encoding, or an encoding in HTTP/1.0, is faulty framing.
+    """
+    named = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" in named:
+        return scope["http_version"] == "1.1" and b"content-length" not in named
+    return scope["http_version"] in ("1.0", "1.1")
 
 
 class _Doors:
@@ -189,7 +202,7 @@ class _Doors:
 
     async def observe(self, request: Request) -> Response:
         """GET /v1/episodes/{id}/observe."""
-        form = MSGPACK if MSGPACK in request.headers.get("accept", "") else JSON
+        form = MSGPACK if MSGPACK in request.headers.get("accept", "").lower() else JSON
         episode = self._desk.episode(request.path_params["id"])
         found = await self._desk.observe(episode)
         if not isinstance(found, Call):
@@ -199,9 +212,12 @@ class _Doors:
     async def act(self, request: Request, *, only_stop: bool) -> Response:
         """POST /v1/episodes/{id}/act and stop."""
         limit = self._desk.decision_bytes
-        packed = request.headers.get("content-type", "").startswith(MSGPACK)
+        packed = request.headers.get("content-type", "").lower().startswith(MSGPACK)
         decode = partial(own.decode if packed else strict_json.loads, max_bytes=limit)
         episode = self._desk.episode(request.path_params["id"])
+        if not {"content-length", "transfer-encoding"} & set(request.headers):
+            request.state.unread = True
+            raise ContractFault("a decision needs content-length or transfer-encoding", code="wire_malformed")
         try:
             async with self._body(request, limit_bytes=limit) as body:
                 return answer(await self._desk.act(episode, body, decode=decode, only_stop=only_stop))
@@ -226,9 +242,12 @@ class _Doors:
     async def _body(self, request: Request, *, limit_bytes: int) -> AsyncIterator[bytes]:
         """Give the whole body, counted as long as it is needed.
 
-        Raises ContractFault when it is too large or does not come in time, Refusal when all bodies together are.
+        Raises ContractFault when it is in a coding that nobody here reads, too large or does not come in time,
+        Refusal when all bodies together are too large.
         """
         request.state.unread = True
+        if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+            raise ContractFault(f"content-encoding: expected none, got {coding!r:.40}", code="wire_malformed")
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit_bytes:
             await _drained(request)
