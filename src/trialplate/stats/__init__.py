@@ -9,11 +9,10 @@ from trialplate.stats.accounting import (
     ratio_per_success,
     stage_rates,
 )
+from trialplate.stats.boschloo import PValue, boschloo_power, boschloo_test
 from trialplate.stats.clusters import ClusteredRate, clustered_rate
 from trialplate.stats.comparisons import (
     McNemar,
-    PValue,
-    boschloo_test,
     mcnemar_exact,
     miettinen_nurminen_interval,
     newcombe_interval,
@@ -61,6 +60,7 @@ __all__ = [
     "StageRates",
     "Value",
     "beta_posterior",
+    "boschloo_power",
     "boschloo_test",
     "clopper_pearson_interval",
     "clustered_rate",

@@ -1,8 +1,8 @@
-"""Two arms without families: matched pairs (McNemar, Tango) and unmatched episodes (the other three).
+"""Two arms without families: matched pairs (McNemar, Tango) and unmatched episodes (the other two).
 
-Definitions: statistics specification, section 7. In all of them arm 1 or A comes first, and a positive
-difference means that it succeeds more often. Swapping the arms negates every interval exactly, because the lower
-limit is computed as the negated upper limit of the swapped arms.
+Definitions: statistics specification, section 7. The exact test of unmatched episodes is in ``boschloo``. Arm 1 or A
+comes first, and a positive difference means that it succeeds more often. Swapping the arms negates every interval
+exactly, because the lower limit is computed as the negated upper limit of the swapped arms.
 """
 
 from __future__ import annotations
@@ -10,17 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from trialplate.errors import StatsInputError
 from trialplate.stats.distributions import binomial_cdf, normal_critical
-from trialplate.stats.inputs import count, one_of, part_of, tail_area
+from trialplate.stats.inputs import count, part_of, tail_area
 from trialplate.stats.proportions import wilson_limits
 from trialplate.stats.results import Interval, Reason, Result
-
-Alternative = Literal["two-sided", "less", "greater"]
-ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "less", "greater")
-MAX_BOSCHLOO_TABLES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +24,6 @@ class McNemar(Result):
 
     p_value: float
     mid_p: float
-    reason: Reason | None
-
-
-@dataclass(frozen=True, slots=True)
-class PValue(Result):
-    """A p-value, or null with a reason."""
-
-    p_value: float | None
     reason: Reason | None
 
 
@@ -106,29 +93,6 @@ def miettinen_nurminen_interval(k1: int, n1: int, *, k2: int, n2: int, confidenc
         _miettinen_nurminen_upper(some1, total1, some2, total2, critical),
         None,
     )
-
-
-def boschloo_test(k1: int, n1: int, *, k2: int, n2: int, alternative: Alternative = "two-sided") -> PValue:
-    """Return Boschloo's exact unconditional test; ``less`` means rate 1 below rate 2.
-
-    p = 1 by definition when both arms have only successes or only failures. An arm without attempts gives null
-    with ``no_attempts``. Raises ``StatsInputError`` when (n1 + 1)(n2 + 1) is beyond 1,000,000 tables (seconds of
-    work). The first call loads ``scipy.stats``.
-    """
-    arms = _arms(k1, n1, k2, n2)
-    one_of("alternative", alternative, ALTERNATIVES)
-    if arms is None:
-        return PValue(None, "no_attempts")
-    some1, total1, some2, total2 = arms
-    tables = (total1 + 1) * (total2 + 1)
-    if tables > MAX_BOSCHLOO_TABLES:
-        raise StatsInputError("n1", f"(n1 + 1)(n2 + 1) = {tables}, expected at most {MAX_BOSCHLOO_TABLES}")
-    if some1 + some2 in (0, total1 + total2):
-        return PValue(1.0, None)
-    from scipy import stats
-
-    table = [[some1, some2], [total1 - some1, total2 - some2]]
-    return PValue(float(stats.boschloo_exact(table, alternative=alternative).pvalue), None)
 
 
 def _arms(k1: object, n1: object, k2: object, n2: object) -> tuple[int, int, int, int] | None:

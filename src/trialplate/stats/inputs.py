@@ -58,6 +58,22 @@ def fraction_inside(argument: str, value: object) -> float:
     return number
 
 
+def fraction_within(argument: str, value: object) -> float:
+    """Return ``value`` as a float from 0 to 1, both included (a probability, a belief)."""
+    number = real(argument, value)
+    if not 0.0 <= number <= 1.0:
+        raise StatsInputError(argument, f"expected a number from 0 to 1, got {number!r}")
+    return number
+
+
+def positive(argument: str, value: object) -> float:
+    """Return ``value`` as a float above 0."""
+    number = real(argument, value)
+    if number <= 0.0:
+        raise StatsInputError(argument, f"expected a positive number, got {number!r}")
+    return number
+
+
 def as_written(value: float) -> Fraction:
     """Return the decimal that a person wrote for ``value``, exactly.
 
@@ -95,6 +111,41 @@ def counts(argument: str, values: object, *, maximum: int = MAX_COUNT) -> list[i
     if sum(items) > MAX_COUNT:
         raise StatsInputError(argument, f"the items add up to {sum(items)}, beyond {MAX_COUNT}")
     return items
+
+
+def reals(argument: str, values: object, *, minimum: float = -MAX_MAGNITUDE) -> list[float]:
+    """Return every item as a finite float that is at least ``minimum``; the message names the position."""
+    return [real(f"{argument}[{at}]", item, minimum=minimum) for at, item in enumerate(sequence(argument, values))]
+
+
+def flags(argument: str, values: object) -> list[bool]:
+    """Return every item as a truth value: 0, 1, False or True. Nothing else counts as one."""
+    found = []
+    for at, item in enumerate(sequence(argument, values)):
+        if getattr(getattr(item, "dtype", None), "kind", None) == "b":
+            item = bool(item)
+        found.append(bool(item) if isinstance(item, bool) else bool(count(f"{argument}[{at}]", item, maximum=1)))
+    return found
+
+
+def count_table(argument: str, rows: object) -> list[list[int]]:
+    """Return a list of equally long rows of counts; their sum must be a count too."""
+    table = [counts(f"{argument}[{at}]", row) for at, row in enumerate(sequence(argument, rows))]
+    for at, row in enumerate(table):
+        same_length(f"{argument}[{at}]", row, other_argument=f"{argument}[0]", other=table[0])
+    total = sum(map(sum, table))
+    if total > MAX_COUNT:
+        raise StatsInputError(argument, f"the cells add up to {total}, beyond {MAX_COUNT}")
+    return table
+
+
+def square_table(argument: str, rows: object) -> list[list[int]]:
+    """Return a square table of counts with at least two rows."""
+    table = count_table(argument, rows)
+    if len(table) < 2 or len(table[0]) != len(table):
+        columns = len(table[0]) if table else 0
+        raise StatsInputError(argument, f"expected a square table, 2 x 2 or more, got {len(table)} x {columns}")
+    return table
 
 
 def part_of(argument: str, part: object, *, whole_argument: str, whole: object) -> tuple[int, int]:

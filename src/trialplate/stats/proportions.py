@@ -30,6 +30,7 @@ from trialplate.stats.inputs import (
     fraction_inside,
     one_of,
     part_of,
+    positive,
     real,
     sequence,
     tail_area,
@@ -104,7 +105,7 @@ def beta_posterior(
     """
     tail = tail_area(confidence)
     some, total = part_of("k", k, whole_argument="n", whole=n)
-    a, b = _positive("prior_a", prior_a) + some, _positive("prior_b", prior_b) + (total - some)
+    a, b = positive("prior_a", prior_a) + some, positive("prior_b", prior_b) + (total - some)
     if total == 0:
         return Posterior(None, None, None, "no_attempts")
     return Posterior(a / (a + b), beta_quantile(tail, a, b), beta_upper_quantile(tail, a, b), None)
@@ -260,13 +261,6 @@ def _jeffreys_limits(x: float, n: float, tail: float) -> tuple[float, float]:
     a, b = x + 0.5, n - x + 0.5
     low = beta_quantile(tail, a, b) if x > 0 else 0.0
     return low, beta_upper_quantile(tail, a, b) if x < n else 1.0
-
-
-def _positive(argument: str, value: object) -> float:
-    number = real(argument, value)
-    if number <= 0.0:
-        raise StatsInputError(argument, f"expected a positive number, got {number!r}")
-    return number
 
 
 def _runs_until(chance: Fraction, tail: float) -> Value:

@@ -39,6 +39,7 @@ DEGENERATE = {
     "newcombe_interval": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 0, 1), (0, 1, 0, 1), (10**6, 10**6, 0, 1)],
     "miettinen_nurminen_interval": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 0, 1), (1, 1, 1, 1), (10**6, 10**6, 0, 1)],
     "boschloo_test": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1), (0, 1, 0, 1)],
+    "boschloo_power": [(0, 0.5, 3, 0.5), (1, 0.5, 1, 0.9), (3, 1e-9, 2, 1 - 1e-9)],
 }
 KEYWORDS = {
     "probability_greater": ("k2", "n2"),
@@ -49,6 +50,7 @@ KEYWORDS = {
     "newcombe_interval": ("k2", "n2"),
     "miettinen_nurminen_interval": ("k2", "n2"),
     "boschloo_test": ("k2", "n2"),
+    "boschloo_power": ("n2", "p2"),
 }
 CASES = [(name, arguments) for name, rows in DEGENERATE.items() for arguments in rows]
 
