@@ -7,8 +7,8 @@ Source: fair pick-and-place protocol, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,10 @@ from trialplate.registry import load_suite
 from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
+from trialplate.store.bundle import QUALIFICATION, QUALIFICATION_SUMMARY
 from trialplate.store.campaign import write_derived
+from trialplate.store.container import UNLISTED, check_container, is_bundle
+from trialplate.store.findings import exit_code, ordered
 from trialplate.store.fsio import Disk, publish_new
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification import (
@@ -190,27 +193,58 @@ def judge_campaign(campaign: str | Path, *, qualification: Path | None = None) -
     folder = Path(campaign)
     analysis = analyse_campaign(folder)
     view = read_campaign(folder)
+    claims, blockers = judged(view, analysis, qualification=qualification)
+    write_derived(folder, "claims.json", claims_bytes(claims, blockers))
+    return claims
+
+
+def judged(
+    view: CampaignView, analysis: Analysis, *, qualification: Path | None, ignore: Collection[str] = ("claims.json",)
+) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
+    """Return the claims of a campaign and everything that stands against them. Writes nothing.
+
+    ``ignore``: derived files of the campaign that are not looked at.
+    """
     blockers = set(claim_blockers(analysis, view.lock_document, view=view)) - {"not_qualified"}
     blockers |= set(qualification_blockers(view.lock_document, qualification))
-    found = {item.code for item in verify_campaign(folder, ignore=("claims.json",)).findings}
+    found = {item.code for item in verify_campaign(view.folder, ignore=ignore).findings}
     said = {"exploratory_registration"}  # a blocker of its own, and no damage
     if "incomplete_coverage" in blockers:
         said.add("coverage_incomplete")
     if found - said:
         blockers.add("integrity")
-    lock = Lock(view.lock_document, view.lock_sha256, folder / "lock.json")
-    claims = api.judge(analysis, lock, blockers=sorted(blockers))
-    write_derived(folder, "claims.json", claims_bytes(claims, sorted(blockers)))
-    return claims
+    lock = Lock(view.lock_document, view.lock_sha256, view.folder / "lock.json")
+    return api.judge(analysis, lock, blockers=sorted(blockers)), tuple(sorted(blockers))
 
 
 def verify(campaign: str | Path, *, qualification: Path | None = None) -> Verdict:
-    """Check a campaign, and with ``qualification`` also the raw controls that its claims lean on."""
+    """Check a campaign, with ``qualification`` also the raw controls that its claims lean on; or a sealed bundle."""
     folder = Path(campaign)
+    if is_bundle(folder):
+        return _verify_bundle(folder)
     if qualification is None:
         return verify_campaign(folder)
     document = read_campaign(folder).lock_document
     return verify_campaign(folder, qualified=qualification_blockers(document, qualification) == [])
+
+
+def _verify_bundle(folder: Path) -> Verdict:
+    """Check a sealed bundle: its outside, its campaign, and the raw controls that it holds."""
+    container = check_container(folder)
+    listed = container.manifest.by_path() if container.manifest else {}
+    qualified = None
+    if QUALIFICATION_SUMMARY in listed:
+        document = read_campaign(folder).lock_document
+        qualified = qualification_blockers(document, folder / QUALIFICATION) == []
+    verdict = verify_campaign(folder, qualified=qualified)
+    sealed = {*listed, *UNLISTED, *(f"{path.rpartition('/')[0]}/" for path in listed)}
+    inside = [
+        item
+        for item in verdict.findings
+        if not (item.code == "file_extra" and (item.path in sealed or item.path.startswith(f"{QUALIFICATION}/")))
+    ]
+    findings = ordered([*container.findings, *inside])
+    return replace(verdict, findings=findings, exit_code=exit_code(findings))
 
 
 def _exam_runs(suite: Suite) -> dict[str, str]:

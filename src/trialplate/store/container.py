@@ -1,0 +1,137 @@
+"""The outside of a bundle: safe names, plain files, and the digest of every one of them.
+
+Reads only; never raises for what it finds. Trust comes from the reader: expected digests and keys are arguments,
+never read from the bundle. Source: evidence specification, section 10, stages 1 to 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trialplate.canonical import MAX_DOCUMENT_BYTES, sha256_hex
+from trialplate.store.bundle import ATTESTATION, BUNDLE, BundleDocument, parse_bundle
+from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
+from trialplate.store.folder import Contents, Folder
+from trialplate.store.layout import LOCK
+from trialplate.store.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, parse_manifest, unsafe_paths
+
+STAGING_PREFIX = ".staging-"
+UNLISTED = frozenset({BUNDLE, MANIFEST, ATTESTATION})
+"""Files of a bundle that its manifest does not list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What the outside of a bundle says.
+
+    ``bundle_id``: SHA-256 of ``bundle.json``, None when it cannot be read. ``document`` and ``manifest`` are None
+    when they are malformed; ``manifest`` also when it is not the one that ``document`` names. ``digests``: path ->
+    SHA-256 of every listed file as it was found, also where it is the wrong one.
+    """
+
+    findings: tuple[Finding, ...]
+    bundle_id: str | None
+    document: BundleDocument | None
+    manifest: Manifest | None
+    digests: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Found:
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, code: str, path: str, *, pointer: str = "", expected: object = "", found: object = "") -> None:
+        self.findings.append(finding(code, path, pointer=pointer, expected=expected, found=found))
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep the finding of a problem, and go on behind the block."""
+        try:
+            yield
+        except EvidenceProblem as error:
+            self.findings.append(error.finding)
+
+
+def is_bundle(path: Path) -> bool:
+    """Return whether a folder is a bundle, or the rest of one, and no open campaign."""
+    return path.is_dir() and any((path / name).is_symlink() or (path / name).exists() for name in (BUNDLE, MANIFEST))
+
+
+def check_container(path: Path, *, expect_lock: str | None = None, expect_root: str | None = None) -> Container:
+    """Check names, files and digests of a bundle folder.
+
+    ``expect_lock``, ``expect_root``: digests that somebody kept elsewhere, 64 lower-case hex digits.
+    """
+    found = _Found()
+    bundle_id, document, manifest = None, None, None
+    digests: dict[str, str] = {}
+    with found.keeping(), Folder(path) as folder:
+        contents = folder.contents()
+        found.findings += contents.findings
+        found.findings += [wrong.finding for wrong in unsafe_paths(contents.files)]
+        with found.keeping():
+            data = folder.read(BUNDLE, limit_bytes=MAX_DOCUMENT_BYTES)
+            bundle_id = sha256_hex(data)
+            _check_name(path, bundle_id, found)
+            document = parse_bundle(data)
+        with found.keeping():
+            data = folder.read(MANIFEST, limit_bytes=MAX_MANIFEST_BYTES)
+            wanted = document.manifest_sha256 if document else sha256_hex(data)
+            if sha256_hex(data) == wanted:
+                manifest = parse_manifest(data)
+            else:
+                found.add("manifest_mismatch", MANIFEST, expected=wanted, found=sha256_hex(data))
+        if manifest is not None:
+            digests = _check_files(folder, contents, manifest, found)
+    if document is not None:
+        _compare("lock", expect_lock, digests.get(LOCK, document.lock_sha256), found)
+        _compare("root", expect_root, document.rows.root, found)
+    return Container(ordered(found.findings), bundle_id, document, manifest, digests)
+
+
+def _check_name(path: Path, bundle_id: str, found: _Found) -> None:
+    name = path.resolve().name
+    if name.removeprefix(STAGING_PREFIX) != bundle_id:
+        found.add("bundle_id_mismatch", BUNDLE, expected=f"{name}, the name of the folder", found=bundle_id)
+
+
+def _check_files(folder: Folder, contents: Contents, manifest: Manifest, found: _Found) -> dict[str, str]:
+    """Compare every file with its entry; nothing may be missing, and nothing may lie there that nobody listed."""
+    irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
+    listed = manifest.by_path()
+    digests: dict[str, str] = {}
+    for name, entry in listed.items():
+        if name in UNLISTED:
+            found.add("manifest_mismatch", MANIFEST, expected=f"no entry for {name}", found="one")
+        size = contents.files.get(name)
+        if size is None:
+            if name not in irregular:
+                found.add("file_missing", name, expected="a file", found="none")
+        elif size != entry.size:
+            found.add("size_mismatch", name, expected=f"{entry.size} bytes", found=f"{size} bytes")
+        else:
+            with found.keeping():
+                digests[name] = folder.sha256(name)
+                if digests[name] != entry.sha256:
+                    found.add("hash_mismatch", name, expected=entry.sha256, found=digests[name])
+    for name in sorted(contents.files.keys() - listed.keys() - UNLISTED):
+        found.add("file_extra", name, expected="no such file", found=f"{contents.files[name]} bytes")
+    holding = {parent for name in listed for parent in _parents(name)}
+    for name in sorted(contents.folders - holding):
+        found.add("file_extra", f"{name}/", expected="no such folder", found="a folder")
+    return digests
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _compare(what: str, expected: str | None, got: str, found: _Found) -> None:
+    if expected is not None and expected != got:
+        path = LOCK if what == "lock" else BUNDLE
+        found.add("expected_mismatch", path, pointer=f"--expect-{what}", expected=expected, found=got)

@@ -1,0 +1,1 @@
+../src/trialplate/standalone/verify_bundle.py
