@@ -17,6 +17,11 @@ STOPS_AT_ONCE = (
     "from trialplate import Stop\nfrom trialplate.testing.toy import Scripted\n\n\n"
     "class Arm(Scripted):\n    def act(self, observation):\n        return Stop('done, success')\n"
 )
+CLAIMS_A_LATENCY = (
+    "from trialplate import PolicyDecision\nfrom trialplate.testing.toy import Scripted\n\n\n"
+    "class Arm(Scripted):\n    def act(self, observation):\n"
+    "        return PolicyDecision(super().act(observation), latency_ms=1e9)\n"
+)
 RAISES_IN_RESET = (
     "from trialplate.testing.toy import Scripted\n\n\n"
     "class Arm(Scripted):\n    def reset(self, episode):\n        raise RuntimeError('no weights')\n"
@@ -71,6 +76,12 @@ def test_a_result_names_benchmark_protocol_arm_wire_counts_and_usage(campaign: C
     assert (arm["progress"], arm["progress_reason"]) == (None, "not_reported")
     assert arm["blinding"] == {"state": "no_leak_disclosed", "trials": []}
     assert [rate["denominator"] for rate in arm["rates"]] == ["measured", "valid"]
+
+
+def test_what_a_policy_says_of_its_own_latency_enters_no_summary(campaign: Callable[..., Path]) -> None:
+    (arm,) = summary(campaign("c", CLAIMS_A_LATENCY))["arms"]
+    assert arm["counts"]["errored"] == 0 and arm["conduct"]["calls_executed"] > 0
+    assert 0 <= arm["latency_p50_us"] <= arm["latency_p95_us"] < 60e6  # what it claims is eleven days
 
 
 def test_a_disclosed_leak_is_part_of_the_identity_of_the_result(campaign: Callable[..., Path]) -> None:

@@ -96,7 +96,7 @@ def in_process_decision(answer: Any) -> PolicyDecision:
             f"usage: expected 0 to {MOST_METERED} or None in each member", code="invalid_response_schema"
         )
     if latency_ms is not None and not _is_amount(latency_ms):
-        raise PolicyFault("latency_ms: expected milliseconds of at least 0", code="invalid_response_schema")
+        raise PolicyFault(f"latency_ms: expected 0 to {MOST_METERED} or None", code="invalid_response_schema")
     return PolicyDecision(_plain(answer.decision), usage=usage, latency_ms=latency_ms)
 
 
@@ -118,11 +118,11 @@ def _is_usage(usage: Any) -> bool:
         return False
     counts = (usage.requests, usage.input_tokens, usage.output_tokens)
     whole = all(value is None or (type(value) is int and 0 <= value <= MOST_METERED) for value in counts)
-    return whole and (usage.cost is None or (_is_amount(usage.cost) and usage.cost <= MOST_METERED))
+    return whole and (usage.cost is None or _is_amount(usage.cost))
 
 
 def _is_amount(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < float("inf")
+    return type(value) in (int, float) and 0 <= value <= MOST_METERED
 
 
 def load_policy(

@@ -48,7 +48,9 @@ class PolicyDecision:
 
     ``echo``: who filled in episode, call, observation and registration: the ``policy`` over a wire that has them,
     the ``client`` where the dialect has none, the ``harness`` in this process. ``remarks``: other members of the
-    reply, kept as they came. ``batch_size``: how many requests the server answered together, None when unknown.
+    reply, kept as they came. ``latency_ms``: the policy's own word, recorded beside the time that was measured around
+    the call, and part of no summary. ``batch_size``: how many requests the server answered together, None when
+    unknown.
     """
 
     decision: Decision

@@ -111,6 +111,7 @@ def test_row_22_a_decision_that_answers_something_else_is_on_no_policys_account(
         decision(episode=EPISODE + "\n"), decision(episode=None), decision(registration=IDENTITY[:-1]),
         decision(usage=...), decision(usage_reason=...), decision(usage_reason="because"), decision(latency_ms=...),
         decision(latency_ms=-1.0, latency_ms_reason=None), decision(latency_ms=float("nan"), latency_ms_reason=None),
+        decision(latency_ms=1e300, latency_ms_reason=None), decision(latency_ms=1e9 + 1, latency_ms_reason=None),
         decision(latency_ms=1.0), decision(latency_ms=True, latency_ms_reason=None), decision(usage={}),
         decision(usage={"requests": 1}, usage_reason=None), decision(batch_size=0),
         decision(chunk=..., stop={"reason": "a\x00b"}),

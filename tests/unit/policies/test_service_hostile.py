@@ -129,6 +129,7 @@ def test_an_array_in_a_drivers_message_is_refused(driver: httpx.Client, member: 
         *({"usage": {**METERED, name: 10**9 + 1}, "usage_reason": None} for name in METERED),
         {"usage": {**METERED, "cost": 1.7e308}, "usage_reason": None},
         {"usage": {**METERED, "requests": 2**53}, "usage_reason": None},
+        *({"latency_ms": wrong, "latency_ms_reason": None} for wrong in (1e300, 1e9 + 1, -1.0)),
         {"batch_size": 2**31},
         {"batch_size": 2**53},
     ],
@@ -148,6 +149,13 @@ def test_a_count_that_no_evidence_can_hold_is_charged_to_the_policy(
 def test_a_policy_in_this_process_has_the_same_limit(usage: Usage) -> None:
     with pytest.raises(PolicyFault, match="usage: expected 0 to 1000000000"):
         in_process_decision(PolicyDecision(ActionChunk([[0.0]]), usage=usage))
+
+
+@pytest.mark.parametrize("latency_ms", [1e300, 1e9 + 1, -1.0, float("nan"), float("inf"), True, np.float64(1)])
+def test_a_latency_that_no_call_can_have_is_charged_in_this_process_too(latency_ms: Any) -> None:
+    with pytest.raises(PolicyFault, match="latency_ms: expected 0 to 1000000000") as caught:
+        in_process_decision(PolicyDecision(ActionChunk([[0.0]]), latency_ms=latency_ms))
+    assert caught.value.code == "invalid_response_schema"
 
 
 # -- requests and sockets without end --------------------------------------------------------------------------------

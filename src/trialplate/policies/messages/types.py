@@ -28,7 +28,6 @@ Metered = Annotated[int, Field(ge=0, le=MOST_METERED)]
 Amount = Annotated[float, Field(ge=0, le=MOST_METERED, allow_inf_nan=False)]
 BatchSize = Annotated[int, Field(ge=1, le=2**16)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -230,7 +229,7 @@ class DecisionMessage(Message):
     stop: StopPart | None = None
     usage: UsagePart | None
     usage_reason: UnknownReason | None = None
-    latency_ms: NotNegative | None
+    latency_ms: Amount | None
     latency_ms_reason: UnknownReason | None = None
     batch_size: BatchSize | None = None
 
