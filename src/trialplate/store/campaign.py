@@ -17,21 +17,20 @@ from typing import Any
 from trialplate.canonical import canonical_json, sha256_hex
 from trialplate.errors import StorageFailure, UsageError, nearest
 from trialplate.record import Row
+from trialplate.store.amendments import AMENDMENT
 from trialplate.store.chain import JOURNAL, Record, Stamp, system_clock
 from trialplate.store.disclosures import CUTOVER, LEAK, cutover_data, leak_data
 from trialplate.store.findings import EvidenceProblem, problem
-from trialplate.store.fsio import Disk, Storage, staging_path, write_new
+from trialplate.store.fsio import Disk, Storage, write_new
 from trialplate.store.journal import Journal
 from trialplate.store.layout import (
     COMPLETION,
     DERIVED,
-    EPISODES,
     EXCHANGE,
     LEFTOVER,
     LOCK,
     ROW,
     ROWS,
-    TOP_FILES,
     TRACE,
     Plan,
     Planned,
@@ -39,7 +38,13 @@ from trialplate.store.layout import (
     read_plan,
 )
 from trialplate.store.ledger import Attempt, Ledger, completion_document, terminations
-from trialplate.store.lockfile import refuse_other_lock, write_lock
+from trialplate.store.lockfile import (
+    refuse_foreign,
+    refuse_other_lock,
+    remove_staging,
+    write_amendments,
+    write_lock,
+)
 from trialplate.store.rows import compare_end, compare_row, parse_row, row_bytes
 
 Clock = Callable[[], Stamp]
@@ -99,13 +104,14 @@ class CampaignWriter:
         lock_bytes = disk.read(folder / LOCK)
         refuse_other_lock(folder, lock_bytes, wanted=lock_sha256)
         plan = read_plan(lock_bytes)
-        _refuse_foreign(folder, present)
+        refuse_foreign(folder, present)
         start = Journal.open if JOURNAL in present else Journal.create
         journal = start(folder / JOURNAL, lock_sha256=lock_sha256, disk=disk, clock=clock)
         try:
             ledger = _replayed(plan, journal.records)
             writer = cls(folder, plan=plan, journal=journal, ledger=ledger, disk=disk)
-            writer._remove_staging(folder)
+            remove_staging(folder, disk=disk)
+            writer._write_amendments()
             if journal.records and journal.records[-1]["type"] == "run.close":
                 writer._write_indexes()
         except BaseException:
@@ -198,6 +204,18 @@ class CampaignWriter:
         """Record that the operator works differently from an attempt on, which may not have started yet."""
         return self._append(CUTOVER, cutover_data(key, at=self._journal.now().utc, change=change))
 
+    def amend(self, kind: str, *, reason: str, text: str) -> Record:
+        """Append an amendment to the lock, in the journal and as ``amendments/0001.json`` and so on.
+
+        Also before the first run. Raises UsageError: ``amendment_changes_rule`` for any kind but the four,
+        ``stop_rule`` for a stop that is not registered, ``schema_mismatch`` for texts of another length.
+        """
+        said = {"reason": reason, "text": text, "created_utc": self._journal.now().utc}
+        document = self._ledger.amendments.next(kind, **said, attempts_seen=len(self._ledger.attempts))
+        record = self._append(AMENDMENT, {"amendment": document})
+        self._write_amendments()
+        return record
+
     def start_attempt(self, trial_id: str, *, ordinal: int, arm: str, attempt: int = 0) -> Record:
         """Record durably that an attempt begins, before its world is reset.
 
@@ -254,7 +272,7 @@ class CampaignWriter:
         place = self.folder / folder
         with self._failing_for_good():
             self._disk.make_folder(place)
-            self._remove_staging(place)
+            remove_staging(place, disk=self._disk)
             self._set_aside(place, stored)
             self._disk.replace(place / ROW, stored)
             kept = [name for name in self._disk.entries(place) if name != ROW]
@@ -335,10 +353,9 @@ class CampaignWriter:
                 continue
             self._disk.rename(place / name, place / target)
 
-    def _remove_staging(self, place: Path) -> None:
-        for name, kind in self._disk.entries(place).items():
-            if kind == "file" and _is_staging(name):
-                self._disk.remove(place / name)
+    def _write_amendments(self) -> None:
+        with self._failing_for_good():
+            write_amendments(self.folder, self._ledger.amendments.files(), disk=self._disk)
 
     def _write_indexes(self) -> None:
         """Write what the journal and the rows determine; the journal stays the truth."""
@@ -371,18 +388,3 @@ def _replayed(plan: Plan, records: Sequence[Record]) -> Ledger:
 
 def _artifact(path: str, data: bytes) -> dict[str, Any]:
     return {"path": path, "sha256": sha256_hex(data), "size": len(data)}
-
-
-def _is_staging(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".tmp")
-
-
-def _refuse_foreign(folder: Path, present: Mapping[str, str]) -> None:
-    staging = {staging_path(Path(name)).name for name in TOP_FILES}
-    for name, kind in present.items():
-        expected = "folder" if name == EPISODES else "file"
-        if name not in TOP_FILES | staging | {EPISODES} or kind != expected:
-            raise UsageError(
-                f"{folder / name} does not belong to a campaign (a {kind}): move it elsewhere",
-                code="folder_not_empty",
-            )

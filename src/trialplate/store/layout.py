@@ -9,6 +9,7 @@ from typing import Any
 
 from trialplate.canonical import read_stored, sha256_hex
 from trialplate.errors import CanonicalError
+from trialplate.store.amendments import AMENDMENTS
 from trialplate.store.chain import HEAD, JOURNAL, PARTIAL
 from trialplate.store.findings import EvidenceProblem, malformed, problem
 
@@ -32,6 +33,7 @@ DERIVED: Mapping[str, str] = {
 """Files that a layer above computes from the evidence, and the finding when they are not what it computes."""
 
 TOP_FILES = frozenset({LOCK, JOURNAL, HEAD, PARTIAL, ROWS, COMPLETION, *DERIVED})
+TOP_FOLDERS = frozenset({EPISODES, AMENDMENTS})
 FIRST_ATTEMPT = 0
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,126}")
 _PLANNED = {"trial_id": str, "ordinal": int, "arm": str, "scenario": str, "repeat": int}
@@ -50,12 +52,18 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A lock, and the two things the store reads in it: the schedule, and how often an interruption is replaced."""
+    """A lock, and what the store reads in it: the schedule, replacements of interruptions, whether it may stop."""
 
     document: Mapping[str, Any]
     sha256: str
     trials: tuple[Planned, ...]
     replacements: int
+
+    @property
+    def stop_registered(self) -> bool:
+        """Whether the protocol registers a rule by which a run may be stopped early."""
+        protocol = self.document.get("protocol")
+        return isinstance(protocol, dict) and bool(protocol.get("stopping"))
 
     def planned(self, trial_id: str) -> Planned | None:
         """Return the trial of that id, None when it is not planned."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trialplate.store.amendments import AMENDMENT, AmendmentChain
 from trialplate.store.chain import JOURNAL, Head, Record
 from trialplate.store.disclosures import (
     CUTOVER,
@@ -35,7 +36,16 @@ RECORD_TYPES = (
     "run.close",
     LEAK,
     CUTOVER,
+    AMENDMENT,
 )
+BESIDE = DISCLOSURES | {AMENDMENT}
+"""Record types that belong to no run: each is written by a process of its own, also behind a ``run.close``."""
+
+ALLOWED_LATER = frozenset(
+    {"inputs_changed_during_run", "attempt_repeated", "row_order", "amendment_changes_rule", "stop_rule"}
+)
+"""Findings on a record that is intact, only not allowed: what follows it still fits."""
+
 Key = tuple[str, int]
 _HEX = re.compile(r"[0-9a-f]{64}")
 _START = {"trial_id": str, "ordinal": int, "arm": str, "attempt": int}
@@ -96,6 +106,10 @@ class Ledger:
     inputs: Mapping[str, Any] | None = None
     leaks: list[Leak] = field(default_factory=list)
     cutovers: list[Cutover] = field(default_factory=list)
+    amendments: AmendmentChain = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.amendments = AmendmentChain(self.plan.sha256, stop_registered=self.plan.stop_registered)
 
     def take(self, record: Record) -> list[Finding]:
         """Check a record against everything before it and take it over. Returns what is wrong with it."""
@@ -106,8 +120,8 @@ class Ledger:
         if wrong is None:
             self._apply(record, kind, data)
             return found
-        if wrong.code in ("inputs_changed_during_run", "attempt_repeated", "row_order"):
-            self._apply(record, kind, data)  # intact, only not allowed: what follows still fits
+        if wrong.code in ALLOWED_LATER:
+            self._apply(record, kind, data)
         return [*found, wrong]
 
     def check(self, kind: str, data: Mapping[str, Any], *, place: str) -> Finding | None:
@@ -120,6 +134,9 @@ class Ledger:
             return self._check_opening(kind, data, place)
         if kind in DISCLOSURES:
             return self._check_disclosure(kind, data, place)
+        if kind == AMENDMENT:
+            misfit = self.amendments.misfit(data.get("amendment"), attempts_seen=len(self.attempts))
+            return None if misfit is None else _wrong(misfit[0], f"{place} /data/amendment{misfit[1]}", *misfit[2:])
         if not self.running:
             return _wrong("journal_broken", place, "run.open or run.resume before it", kind)
         if kind == "attempt.start":
@@ -228,7 +245,7 @@ class Ledger:
 
     def _check_clock(self, record: Record, place: str) -> list[Finding]:
         """The monotonic clock may start anew only where the process did."""
-        anew = record["type"] in ("run.open", "run.resume", "recovered", *DISCLOSURES)
+        anew = record["type"] in ("run.open", "run.resume", "recovered", *BESIDE)
         before, self.mono_us = self.mono_us, record["mono_us"]
         if before is None or anew or record["mono_us"] >= before:
             return []
@@ -257,6 +274,8 @@ class Ledger:
             self.leaks.append(leak_of(data))
         elif kind == CUTOVER:
             self.cutovers.append(cutover_of(data))
+        elif kind == AMENDMENT:
+            self.amendments.documents.append(data["amendment"])
 
     def ended(self) -> tuple[Attempt, ...]:
         """Return the attempts that have ended, in schedule order."""

@@ -1,14 +1,16 @@
-"""The lock file of a campaign folder: written once, before anything else is there."""
+"""The lock file of a campaign folder, written once before anything else is there, and what stands beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from trialplate.canonical import sha256_hex
 from trialplate.errors import EvidenceError, LockError, UsageError
+from trialplate.store.amendments import AMENDMENTS
 from trialplate.store.chain import HEAD, JOURNAL, PARTIAL
 from trialplate.store.fsio import Disk, Storage, publish_new, staging_path
-from trialplate.store.layout import EPISODES, LOCK, ROWS, read_plan
+from trialplate.store.layout import EPISODES, LOCK, ROWS, TOP_FILES, TOP_FOLDERS, read_plan
 
 
 def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) -> str:
@@ -54,3 +56,35 @@ def refuse_other_lock(folder: Path, lock_bytes: bytes, *, wanted: str) -> None:
         f"{folder} belongs to another lock: expected {wanted}, found {found}. Choose another folder.",
         code="other_campaign",
     )
+
+
+def refuse_foreign(folder: Path, present: Mapping[str, str]) -> None:
+    """Raise UsageError ``folder_not_empty`` for anything in a campaign folder that belongs to no campaign."""
+    staging = {staging_path(Path(name)).name for name in TOP_FILES}
+    for name, kind in present.items():
+        expected = "folder" if name in TOP_FOLDERS else "file"
+        if name not in TOP_FILES | staging | TOP_FOLDERS or kind != expected:
+            raise UsageError(
+                f"{folder / name} does not belong to a campaign (a {kind}): move it elsewhere",
+                code="folder_not_empty",
+            )
+
+
+def write_amendments(folder: Path, files: Mapping[str, bytes], *, disk: Storage) -> None:
+    """Write every amendment (path -> content) that is not there yet, mode 0444; what is there stays as it is."""
+    if not files:
+        return
+    place = folder / AMENDMENTS
+    disk.make_folder(place)
+    remove_staging(place, disk=disk)
+    present = disk.entries(place)
+    for path, data in files.items():
+        if (folder / path).name not in present:
+            publish_new(disk, folder / path, data, mode=0o444)
+
+
+def remove_staging(place: Path, *, disk: Storage) -> None:
+    """Remove what is left of files that somebody was killed while writing."""
+    for name, kind in disk.entries(place).items():
+        if kind == "file" and name.startswith(".") and name.endswith(".tmp"):
+            disk.remove(place / name)

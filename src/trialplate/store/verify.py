@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, canonical_json, sha256_hex
 from trialplate.record import Column, Row
+from trialplate.store.amendments import AMENDMENTS
 from trialplate.store.chain import (
     HEAD,
     HEADLESS_TYPES,
@@ -126,6 +127,7 @@ def _check_evidence(path: Path, folder: Folder, contents: Contents, found: _Foun
     if whole:  # else what the lost records account for cannot be told from what is extra
         found.findings += ledger.coverage()
         _check_names(contents, state, ledger, found)
+        _check_amendments(folder, contents, ledger, found)
     rows = []
     columns = None
     with found.keeping():
@@ -154,6 +156,25 @@ def _check_lock_time(plan: Plan, ledger: Ledger, found: _Found) -> None:
     if isinstance(created, str) and starts and created > min(starts):
         expected = f"a time before the first attempt, {min(starts)}"
         found.add("late_lock", LOCK, pointer="/created_utc", expected=expected, found=created)
+
+
+def _check_amendments(folder: Folder, contents: Contents, ledger: Ledger, found: _Found) -> None:
+    """Every amendment of the journal must lie there as a document, and no other."""
+    files = ledger.amendments.files()
+    irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
+    for path, wanted in files.items():
+        if path not in contents.files and path not in irregular:
+            found.add("amendment_chain", path, expected="the amendment of the journal", found="none")
+            continue
+        with found.keeping():
+            digest = folder.sha256(path)
+            if digest != sha256_hex(wanted):
+                found.add("amendment_chain", path, expected=sha256_hex(wanted), found=digest)
+    for path in sorted(contents.files):
+        if path.startswith(f"{AMENDMENTS}/") and path not in files:
+            found.add(
+                "amendment_chain", path, expected="an amendment of the journal", found="one of none of its records"
+            )
 
 
 def _check_chain(folder: Folder, contents: Contents, journal: bytes, plan: Plan, found: _Found) -> Scan:
@@ -191,6 +212,7 @@ def _check_head(head: Head, expected: Head, records: int, found: _Found) -> None
 
 def _check_names(contents: Contents, state: Scan, ledger: Ledger, found: _Found) -> None:
     expected = {LOCK, JOURNAL, HEAD, *DERIVED}
+    amendments = {name for name in contents.files if name.startswith(f"{AMENDMENTS}/")}
     if any(record["type"] == "recovered" for record in state.records):
         expected.add(PARTIAL)
     if ledger.close is not None:
@@ -202,10 +224,10 @@ def _check_names(contents: Contents, state: Scan, ledger: Ledger, found: _Found)
     irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
     for name in sorted(expected - set(contents.files) - irregular - {JOURNAL, HEAD, *DERIVED}):
         found.add("file_missing", name, expected="a file", found="none")
-    for name in sorted(set(contents.files) - expected):
+    for name in sorted(set(contents.files) - expected - amendments):
         if not name.startswith(unfinished):
             found.add("file_extra", name, expected="no such file", found=f"{contents.files[name]} bytes")
-    holding = {parent for name in expected for parent in _parents(name)}
+    holding = {parent for name in (*expected, *ledger.amendments.files()) for parent in _parents(name)}
     allowed = holding | {EPISODES} | {name.rstrip("/") for name in unfinished}
     for name in sorted(contents.folders - allowed):
         if not name.startswith(unfinished):

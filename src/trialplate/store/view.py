@@ -10,6 +10,7 @@ from typing import Any
 from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, sha256_hex
 from trialplate.errors import EvidenceError, UsageError
 from trialplate.record import Column, Row, Trace
+from trialplate.store.amendments import Amendment
 from trialplate.store.chain import HEAD, JOURNAL, Head, Record, Scan, read_head, scan
 from trialplate.store.disclosures import Cutover, Leak
 from trialplate.store.findings import EvidenceProblem, problem
@@ -28,7 +29,7 @@ class CampaignView:
 
     ``started``: every started attempt (trial id, number), in the order of the journal. ``complete``: what the last
     ``run.close`` says, None while the run is open or was cut short; then ``reason`` tells why it is not complete.
-    ``leaks`` and ``cutovers``: what the operator disclosed, in the order of the journal.
+    ``leaks``, ``cutovers`` and ``amendments``: what was said beside the lock, in the order of the journal.
     """
 
     folder: Path
@@ -43,6 +44,13 @@ class CampaignView:
     reason: str | None
     leaks: tuple[Leak, ...] = ()
     cutovers: tuple[Cutover, ...] = ()
+    amendments: tuple[Amendment, ...] = ()
+
+    @property
+    def run_id(self) -> str | None:
+        """The name of the run, None while nothing was run."""
+        opened = (record for record in self.records if record["type"] == "run.open")
+        return next((record["data"]["run_id"] for record in opened), None)
 
     @property
     def compromised(self) -> frozenset[tuple[str, int]]:
@@ -107,6 +115,7 @@ def make_view(path: Path, plan: Plan, state: Scan, ledger: Ledger, rows: tuple[R
         reason=closed.reason if closed else "the run has not ended",
         leaks=tuple(ledger.leaks),
         cutovers=tuple(ledger.cutovers),
+        amendments=ledger.amendments.listed(),
     )
 
 
