@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trialplate.errors import (
+    CONNECTION_FAULTS,
     DEFAULT_STATUS,
     HARNESS_FAULTS,
     DocumentFault,
@@ -237,16 +238,22 @@ def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
 
 
 def _fault_table_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
+    """Return where a fault table gives a code a status that it cannot have.
+
+    A protocol may give any code another status, says the policy contract, and in the same section that a crash of the
+    environment is never charged to the policy (section 6). So what the environment or the harness did may be ERROR or
+    EXCLUDED, and not FAIL. A connection lies between the two sides: that an arm fails when its own breaks, or when
+    none comes about, can be registered. No fault is a PASS.
+    """
     table = raw.get("fault_table")
     known = set(DEFAULT_STATUS)
     faults = []
-    for code in table if isinstance(table, dict) else ():
+    for code, status in table.items() if isinstance(table, dict) else ():
         if code not in known:
             faults.append(DocumentFault(f"fault_table.{code}", f"unknown fault {code!r}{nearest(code, known)}"))
-        elif code in HARNESS_FAULTS and table is not None and table[code] in ("PASS", "FAIL"):
-            faults.append(
-                DocumentFault(f"fault_table.{code}", f"a fault of the harness cannot count as {table[code]}")
-            )
-        elif table is not None and table[code] == "PASS":
+        elif status == "PASS":
             faults.append(DocumentFault(f"fault_table.{code}", "a fault cannot count as PASS"))
+        elif status == "FAIL" and code in HARNESS_FAULTS and code not in CONNECTION_FAULTS:
+            message = "what environment or harness did cannot count as FAIL; expected ERROR or EXCLUDED"
+            faults.append(DocumentFault(f"fault_table.{code}", message))
     return faults

@@ -135,6 +135,9 @@ HARNESS_FAULTS = (
 )
 """Codes of :class:`HarnessFault`."""
 
+CONNECTION_FAULTS = frozenset({"transport_lost", "connect_failed"})
+"""Those of them that happen between harness and policy: whose doing one was, nobody can tell."""
+
 DEFAULT_STATUS = {
     **dict.fromkeys(POLICY_FAULTS, "FAIL"),
     **dict.fromkeys(CONTRACT_FAULTS, "ERROR"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trialplate.admission import _word_faults, plan_faults
+from trialplate.admission import _fault_table_faults, _word_faults, plan_faults
+from trialplate.errors import DEFAULT_STATUS, HARNESS_FAULTS
 from trialplate.registry import load_suite
 
 SUITE = load_suite("pick-place")
@@ -71,6 +72,18 @@ def test_a_claim_on_the_lower_bound_needs_a_rule_that_leaves_one() -> None:
 @pytest.mark.parametrize("broken", [{"suite": 3}, {"suite": None, "analysis": [], "claims": 7}, {"claims": [4]}])
 def test_tables_that_are_none_are_left_to_the_shape_check(broken: dict[str, Any]) -> None:
     assert paths(broken) == []
+
+
+@pytest.mark.parametrize("status", ["PASS", "FAIL", "ERROR", "EXCLUDED"])
+@pytest.mark.parametrize("code", DEFAULT_STATUS)
+def test_any_code_may_have_another_status_but_nothing_that_the_environment_did_is_the_arms(
+    code: str, status: str
+) -> None:
+    between = ("transport_lost", "connect_failed")
+    ours = code in HARNESS_FAULTS and code not in between
+    refused = status == "PASS" or (status == "FAIL" and ours)
+    found = [fault.path for fault in _fault_table_faults({"fault_table": {code: status}})]
+    assert found == ([f"fault_table.{code}"] if refused else [])
 
 
 def test_an_operator_cannot_call_verified_what_the_harness_does_not_see() -> None:
