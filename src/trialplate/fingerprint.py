@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,19 @@ from trialplate.errors import LockError
 _IGNORED_PARTS = {"__pycache__"}
 _IGNORED_SUFFIXES = {".pyc", ".pyo"}
 _CODE_SUFFIXES = {".py", ".so", ".pyd"}
+_VECTOR_EXTENSIONS = (
+    "sse4_2",
+    "avx",
+    "f16c",
+    "fma",
+    "avx2",
+    "avx512f",
+    "avx512dq",
+    "avx512bw",
+    "avx512vl",
+    "asimd",
+    "sve",
+)
 RUNTIME_ROOT = "trialplate"
 
 
@@ -85,9 +99,16 @@ def _requirement_name(requirement: str) -> str | None:
 
 
 def machine() -> dict[str, Any]:
-    """Return what of this machine can change bits: processor, system, C library, Python."""
+    """Return what of this machine can change bits: processor, system, C library, Python.
+
+    ``cpu_family`` names the design of the processor, ``vector_extensions`` which wide instructions it offers:
+    numerical libraries choose their code by both, so that other ones give other last digits.
+    """
+    cpu = _cpu()
     return {
         "processor": _processor(),
+        "cpu_family": _cpu_family(cpu),
+        "vector_extensions": " ".join(name for name in _VECTOR_EXTENSIONS if name in _cpu_flags(cpu)) or "unknown",
         "architecture": platform.machine(),
         "system": platform.system(),
         "libc": " ".join(platform.libc_ver()),
@@ -97,12 +118,31 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
+    return _cpu().get("model name") or platform.processor() or "unknown processor"
+
+
+@cache
+def _cpu() -> Mapping[str, str]:
+    """Return what the kernel says about the first processor; empty where it says nothing."""
     info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown processor"
+    if not info.is_file():
+        return {}
+    first = info.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _cpu_family(cpu: Mapping[str, str]) -> str:
+    """Return vendor, family and model as on x86, implementer and part as on ARM, or what Python knows."""
+    if "vendor_id" in cpu:
+        return f"{cpu['vendor_id']} family {cpu.get('cpu family', '?')} model {cpu.get('model', '?')}"
+    if "CPU implementer" in cpu:
+        return f"implementer {cpu['CPU implementer']} part {cpu.get('CPU part', '?')}"
+    return platform.processor() or "unknown"
+
+
+def _cpu_flags(cpu: Mapping[str, str]) -> frozenset[str]:
+    return frozenset((cpu.get("flags") or cpu.get("Features") or "").split())
 
 
 def checkpoint(paths: Sequence[str], *, base: Path) -> list[dict[str, Any]]:

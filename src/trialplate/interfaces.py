@@ -261,7 +261,9 @@ class Suite:
     where nothing can draw, with ``reason``). ``sources``: folders or files that can change a
     number; they are hashed by content. ``errors_rule``: what an errored episode does to an arm's rate where the
     protocol does not say. ``schedule_verified``: the document that the suite's own schedule of scenarios was checked
-    against; None when nobody did, and then there is no ``full`` plan.
+    against; None when nobody did, and then there is no ``full`` plan. ``replayable``: False where no simulator stands
+    behind the recordings (trials of a real robot, imported ones). ``computed_by``: the distributions whose code
+    computes a state; a replay compares their digests with those of the lock.
     """
 
     name: str
@@ -288,6 +290,8 @@ class Suite:
     settings: Mapping[str, Any] = field(default_factory=dict)
     errors_rule: ErrorsRule = "bounds"
     schedule_verified: str | None = None
+    replayable: bool = True
+    computed_by: tuple[str, ...] = ("numpy",)
 
     def manifest_document(self, scenarios: Iterable[Scenario] | None = None) -> dict[str, Any]:
         """Return the scenario manifest as a plain document."""

@@ -12,8 +12,9 @@ from trialplate.errors import EvidenceError, UsageError, nearest
 from trialplate.interfaces import Suite
 from trialplate.record import Outcome, Row
 from trialplate.registry import load_suite
-from trialplate.render import Shot, filmstrips, video
+from trialplate.render import filmstrips, video
 from trialplate.report import Change, Latency, Media, ReportData, SuiteFacts, build_report
+from trialplate.resimulation import Recorded
 from trialplate.result_identity import addresses, call_times_us
 from trialplate.scoring.conduct import nearest_rank
 from trialplate.store.disclosures import attempt_id
@@ -120,7 +121,7 @@ def draw_failures(
         if outcome.status == "PASS":
             continue
         shot = _shot(view, row, profiles[row.arm])
-        if isinstance(shot, Shot):
+        if isinstance(shot, Recorded):
             shots.append(shot)
         else:
             media[row.trial_id] = shot
@@ -156,11 +157,11 @@ def draw_attempt(view: CampaignView, trial: str, *, into: Path, fps: int, size_p
     return [into / file for file in files]
 
 
-def _shot(view: CampaignView, row: Row, profile: str) -> Shot | Media:
+def _shot(view: CampaignView, row: Row, profile: str) -> Recorded | Media:
     if row.trace is None:
         return Media(reason=f"nothing was recorded: {row.fault_message or row.termination}")
     try:
         trace = view.load_trace(row)
     except EvidenceError as error:
         return Media(reason=error.message)
-    return Shot(row, trace, view.lock_document["suite"]["body"], profile)
+    return Recorded(row, trace, view.lock_document["suite"]["body"], profile)

@@ -9,27 +9,16 @@ import multiprocessing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import EvidenceError, TrialplateError
 from trialplate.interfaces import Environment, Scenario
-from trialplate.record import Row, Trace
-from trialplate.registry import load_attribute, load_suite
+from trialplate.registry import load_attribute
+from trialplate.resimulation import Recorded, Worlds, simulate_again
 
 Frame = NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """What to draw of one attempt: ``every`` control steps one frame, of ``height_px`` x ``width_px``."""
-
-    row: Row
-    trace: Trace
-    body: str
-    profile: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +32,7 @@ class Picture:
 
 
 def replay_frames(
-    shot: Shot,
+    recording: Recorded,
     environment: Environment,
     scenario: Scenario,
     *,
@@ -56,79 +45,77 @@ def replay_frames(
     Raises EvidenceError (``replay_mismatch``) at the first control step whose state differs from the recording.
     """
     wanted = sorted(set(steps))
-    environment.reset(scenario, seed=shot.row.env_seed)
-    _same(shot, environment, 0)
-    for step in range(shot.trace.steps + 1):
-        if step:
-            environment.step(shot.trace.action[step - 1])
-            environment.measure()
-            _same(shot, environment, step)
-        if wanted and wanted[0] == step:
+    for moment in simulate_again(recording, environment, scenario):
+        recorded = recording.trace.state_sha256[moment.step]
+        if moment.state_sha256 != recorded:
+            raise EvidenceError(
+                f"trial {recording.row.trial_id}: the replay differs from the recording at control step {moment.step}"
+                f" (recorded {recorded[:12]}, found {moment.state_sha256[:12]}); is this another machine or simulator"
+                " version?",
+                code="replay_mismatch",
+            )
+        if wanted and wanted[0] == moment.step:
             wanted.pop(0)
             yield environment.frames(cameras, height_px=size_px, width_px=size_px)
 
 
-def _same(shot: Shot, environment: Environment, step: int) -> None:
-    found, recorded = environment.state_sha256(), shot.trace.state_sha256[step]
-    if found != recorded:
-        raise EvidenceError(
-            f"trial {shot.row.trial_id}: the replay differs from the recording at control step {step}"
-            f" (recorded {recorded[:12]}, found {found[:12]}); is this another machine or simulator version?",
-            code="replay_mismatch",
-        )
-
-
-def video(shot: Shot, suite_name: str, *, fps: int = 20, size_px: int = 320) -> bytes:
+def video(recording: Recorded, suite_name: str, *, fps: int = 20, size_px: int = 320) -> bytes:
     """Return an H.264 mp4 of a whole attempt, the suite's people's camera beside the wrist, ``fps`` frames a second.
 
     At 20 frames a second a 20 Hz episode plays in real time.
     """
-    suite = load_suite(suite_name)
+    worlds = Worlds(suite_name)
+    suite = worlds.suite
     stride = max(1, round(suite.action.control_hz / fps))
-    environment = load_attribute(suite.environment)(body=shot.body, profile=shot.profile)
-    cameras = [suite.camera_for_people, *[c.name for c in suite.profiles[shot.profile].cameras if "wrist" in c.name]]
-    scenario = next(item for item in suite.scenarios() if item.id == shot.row.scenario)
+    profile = suite.profiles[recording.profile]
+    cameras = [suite.camera_for_people, *[camera.name for camera in profile.cameras if "wrist" in camera.name]]
     try:
-        steps = range(0, shot.trace.steps + 1, stride)
-        frames = replay_frames(shot, environment, scenario, cameras=cameras, steps=steps, size_px=size_px)
+        frames = replay_frames(
+            recording,
+            worlds.world(recording.body, recording.profile),
+            worlds.scenario(recording.row.scenario),
+            cameras=cameras,
+            steps=range(0, recording.trace.steps + 1, stride),
+            size_px=size_px,
+        )
         joined = [np.concatenate([frame[name] for name in cameras], axis=1) for frame in frames]
     finally:
-        environment.close()
+        worlds.close()
     data: bytes = load_attribute("trialplate.worlds.video:encode_mp4")(joined, fps=fps)
     return data
 
 
 def filmstrips(
-    shots: Sequence[Shot], suite_name: str, *, frames: int = 6, size_px: int = 128, workers: int = 1
+    recordings: Sequence[Recorded], suite_name: str, *, frames: int = 6, size_px: int = 128, workers: int = 1
 ) -> Iterator[Picture]:
-    """Yield one JPEG filmstrip per shot, in order, drawn by ``workers`` processes.
+    """Yield one JPEG filmstrip per recording, in order, drawn by ``workers`` processes.
 
-    A shot that cannot be drawn comes back with its reason; it stops nothing else.
+    A recording that cannot be drawn comes back with its reason; it stops nothing else.
     """
     draw = partial(_strip, suite_name=suite_name, frames=frames, size_px=size_px)
-    if workers == 1 or len(shots) < 2:
-        yield from map(draw, shots)
+    if workers == 1 or len(recordings) < 2:
+        yield from map(draw, recordings)
         return
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(draw, shots, chunksize=4)
+        yield from pool.imap(draw, recordings, chunksize=4)
 
 
-_WORLDS: dict[tuple[str, str, str], Any] = {}  # one warm world per body and profile in each drawing process
+_WORLDS: dict[str, Worlds] = {}  # the warm worlds of each suite in each drawing process
 
 
-def _strip(shot: Shot, *, suite_name: str, frames: int, size_px: int) -> Picture:
-    suite = load_suite(suite_name)
-    scenario = next(item for item in suite.scenarios() if item.id == shot.row.scenario)
-    steps = np.unique(np.linspace(0, shot.trace.steps, frames).round().astype(int)).tolist()
-    camera = suite.camera_for_people
+def _strip(recording: Recorded, *, suite_name: str, frames: int, size_px: int) -> Picture:
+    row = recording.row
+    if suite_name not in _WORLDS:
+        _WORLDS[suite_name] = Worlds(suite_name)
+    worlds = _WORLDS[suite_name]
+    steps = np.unique(np.linspace(0, recording.trace.steps, frames).round().astype(int)).tolist()
+    camera = worlds.suite.camera_for_people
     try:
-        key = (suite_name, shot.body, shot.profile)
-        if key not in _WORLDS:
-            _WORLDS[key] = load_attribute(suite.environment)(body=shot.body, profile=shot.profile)
-        looks = replay_frames(shot, _WORLDS[key], scenario, cameras=[camera], steps=steps, size_px=size_px)
+        world, scenario = worlds.world(recording.body, recording.profile), worlds.scenario(row.scenario)
+        looks = replay_frames(recording, world, scenario, cameras=[camera], steps=steps, size_px=size_px)
         pictures = [look[camera] for look in looks]
     except TrialplateError as error:
-        return Picture(shot.row.trial_id, shot.row.attempt, None, error.message)
-    labels = [f"{step / suite.action.control_hz:.1f} s" for step in steps]
+        return Picture(row.trial_id, row.attempt, None, error.message)
+    labels = [f"{step / worlds.suite.action.control_hz:.1f} s" for step in steps]
     strip: bytes = load_attribute("trialplate.worlds.video:filmstrip")(pictures, labels=labels)
-    return Picture(shot.row.trial_id, shot.row.attempt, strip, None)
+    return Picture(row.trial_id, row.attempt, strip, None)

@@ -55,10 +55,14 @@ def score_attempt(row: Row, trace: Trace | None, *, chain: StageChain, fault_tab
     of an attempt that must have one is missing.
     """
     _refuse_contradiction(row, trace)
-    return replace(_judged(row, trace, chain, fault_table), conduct=_conduct(row, trace))
+    return replace(outcome_of(row, trace, chain=chain, fault_table=fault_table), conduct=_conduct(row, trace))
 
 
-def _judged(row: Row, trace: Trace | None, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:
+def outcome_of(row: Row, trace: Trace | None, *, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:
+    """Return what :func:`score_attempt` does, without comparing row and trace, and without the conduct on the wire.
+
+    For measurements that are not those of the row: what the same attempt is worth when it is simulated again.
+    """
     if row.termination == "interrupted":
         return _outcome(row, Status.ERROR, reason="interrupted")
     if row.fault_code is not None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from trialplate.canonical import file_sha256
 from trialplate.errors import HarnessFault
 
 FloatArray = NDArray[np.float64]
@@ -124,6 +126,13 @@ def model_digest(model: mujoco.MjModel) -> str:
     buffer = np.zeros(mujoco.mj_sizeModel(model), dtype=np.uint8)
     mujoco.mj_saveModel(model, None, buffer)
     return hashlib.sha256(buffer.data).hexdigest()
+
+
+def library_sha256() -> str | None:
+    """Return the SHA-256 of MuJoCo's own shared library, None where there is not exactly one beside its package."""
+    folder = Path(mujoco.__file__).parent
+    found = [*folder.glob("libmujoco*"), *folder.glob("mujoco.dll")]
+    return file_sha256(found[0]) if len(found) == 1 else None
 
 
 class World:

@@ -59,4 +59,5 @@ SUITE = Suite(
     settings=_SETTINGS.document(),
     errors_rule="void",
     schedule_verified="fair pick-and-place protocol, section 3",
+    computed_by=("daqp", "mink", "mujoco", "mujoco-core", "numpy"),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import mujoco
@@ -19,6 +20,7 @@ from trialplate.interfaces import ResetEvidence, Scenario, Sensed
 from trialplate.record import Event, Measurement
 from trialplate.suites.pick_place.channels import OBJECT_ESTIMATE, action_spec, profiles
 from trialplate.suites.pick_place.expected_scene import expected_scene
+from trialplate.suites.pick_place.scenarios import scenarios
 from trialplate.suites.pick_place.scene_spec import read_scene
 from trialplate.suites.pick_place.settings import suite_settings
 from trialplate.suites.pick_place.world.readback import check_applied_scene, read_applied_scene, read_disturbances
@@ -39,7 +41,14 @@ from trialplate.worlds.drawing import RenderSettings, Surface, people_settings
 from trialplate.worlds.known_states import turn_body
 from trialplate.worlds.model_cache import WorldCache
 from trialplate.worlds.panda import PandaNames
-from trialplate.worlds.simulation import InitialState, World, actuator_ids, joint_qpos_address
+from trialplate.worlds.simulation import (
+    InitialState,
+    World,
+    actuator_ids,
+    joint_qpos_address,
+    library_sha256,
+    model_digest,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -291,8 +300,16 @@ def _known(what: str, name: str, *, known: tuple[str, ...]) -> None:
         raise UsageError(f"suite pick-place has no {what} {name!r}{nearest(name, known)}", code=f"unknown_{what}")
 
 
+@cache
+def _compiled_models_sha256() -> str:
+    """Return one digest over the compiled model of every scenario: what a replay must find again, bit for bit."""
+    world = PickPlace()
+    built = {scenario.id: model_digest(world._build(scenario).model) for scenario in scenarios()}
+    return document_sha256(built)
+
+
 def simulator_identity() -> dict[str, Any]:
-    """Return what simulates and what draws here, for the lock."""
+    """Return what simulates and what draws here, for the lock. Compiles every scenario once."""
     from importlib.metadata import version
 
     from trialplate.worlds.gl import gl_report
@@ -301,6 +318,8 @@ def simulator_identity() -> dict[str, Any]:
     return {
         "simulator": "mujoco",
         "version": mujoco.__version__,
+        "library_sha256": library_sha256(),
+        "models_sha256": _compiled_models_sha256(),
         "inverse_kinematics": {"mink": version("mink"), "daqp": version("daqp")},
         "rendering": {
             "backend": report.backend,
