@@ -17,6 +17,7 @@ from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
 from trialplate.store.folder import Contents, Folder
 from trialplate.store.layout import LOCK
 from trialplate.store.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, parse_manifest, unsafe_paths
+from trialplate.store.signing import Trust, check_envelope, signers
 
 STAGING_PREFIX = ".staging-"
 UNLISTED = frozenset({BUNDLE, MANIFEST, ATTESTATION})
@@ -29,7 +30,8 @@ class Container:
 
     ``bundle_id``: SHA-256 of ``bundle.json``, None when it cannot be read. ``document`` and ``manifest`` are None
     when they are malformed; ``manifest`` also when it is not the one that ``document`` names. ``digests``: path ->
-    SHA-256 of every listed file as it was found, also where it is the wrong one.
+    SHA-256 of every listed file as it was found, also where it is the wrong one. ``signed_by``: ids of the given keys
+    whose signature holds.
     """
 
     findings: tuple[Finding, ...]
@@ -37,6 +39,7 @@ class Container:
     document: BundleDocument | None
     manifest: Manifest | None
     digests: Mapping[str, str]
+    signed_by: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -60,14 +63,18 @@ def is_bundle(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_symlink() or (path / name).exists() for name in (BUNDLE, MANIFEST))
 
 
-def check_container(path: Path, *, expect_lock: str | None = None, expect_root: str | None = None) -> Container:
-    """Check names, files and digests of a bundle folder.
+def check_container(
+    path: Path, *, expect_lock: str | None = None, expect_root: str | None = None, trust: Trust | None = None
+) -> Container:
+    """Check names, files, digests and signatures of a bundle folder.
 
-    ``expect_lock``, ``expect_root``: digests that somebody kept elsewhere, 64 lower-case hex digits.
+    ``expect_lock``, ``expect_root``: digests that somebody kept elsewhere, 64 lower-case hex digits. ``trust``: keys
+    that the reader brings; without them nobody's signature counts.
     """
     found = _Found()
     bundle_id, document, manifest = None, None, None
     digests: dict[str, str] = {}
+    signed_by: tuple[str, ...] = ()
     with found.keeping(), Folder(path) as folder:
         contents = folder.contents()
         found.findings += contents.findings
@@ -78,18 +85,36 @@ def check_container(path: Path, *, expect_lock: str | None = None, expect_root: 
             _check_name(path, bundle_id, found)
             document = parse_bundle(data)
         with found.keeping():
-            data = folder.read(MANIFEST, limit_bytes=MAX_MANIFEST_BYTES)
-            wanted = document.manifest_sha256 if document else sha256_hex(data)
-            if sha256_hex(data) == wanted:
-                manifest = parse_manifest(data)
-            else:
-                found.add("manifest_mismatch", MANIFEST, expected=wanted, found=sha256_hex(data))
+            manifest = _read_manifest(folder, document, found)
         if manifest is not None:
             digests = _check_files(folder, contents, manifest, found)
+        if document is not None:
+            with found.keeping():
+                signed_by = _check_signatures(folder, contents, document, trust, found)
     if document is not None:
         _compare("lock", expect_lock, digests.get(LOCK, document.lock_sha256), found)
         _compare("root", expect_root, document.rows.root, found)
-    return Container(ordered(found.findings), bundle_id, document, manifest, digests)
+    return Container(ordered(found.findings), bundle_id, document, manifest, digests, signed_by)
+
+
+def _read_manifest(folder: Folder, document: BundleDocument | None, found: _Found) -> Manifest | None:
+    """A manifest that is not the named one is not looked into: whatever it says, somebody changed it."""
+    data = folder.read(MANIFEST, limit_bytes=MAX_MANIFEST_BYTES)
+    digest = sha256_hex(data)
+    if document is not None and digest != document.manifest_sha256:
+        found.add("manifest_mismatch", MANIFEST, expected=document.manifest_sha256, found=digest)
+        return None
+    return parse_manifest(data)
+
+
+def _check_signatures(
+    folder: Folder, contents: Contents, document: BundleDocument, trust: Trust | None, found: _Found
+) -> tuple[str, ...]:
+    there = ATTESTATION in contents.files
+    data = folder.read(ATTESTATION, limit_bytes=MAX_DOCUMENT_BYTES) if there else None
+    wrong = check_envelope(data, document, trust=trust)
+    found.findings += wrong
+    return signers(data, trust) if data is not None and trust is not None and not wrong else ()
 
 
 def _check_name(path: Path, bundle_id: str, found: _Found) -> None:
