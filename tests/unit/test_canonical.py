@@ -194,6 +194,57 @@ def test_the_quick_look_says_what_the_thorough_one_says_or_leaves_it_to_it(value
         assert quick == canonical._check(value, "")
 
 
+_PIECES = st.sampled_from(
+    [
+        *(b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\u0041", b"\\/", b"\\n", b" ", b"\n", b"\x00", b"\x7f"),
+        *(b"0", b"1.0", b"-0", b"-0.0", b"1e2", b"1E2", b"1.50", b"0.00001", b"NaN", b"null", b"9007199254740993"),
+        *(b"-9007199254740992", b"123456789012345678901234", b"1234567890123456.5", b"\xc3\xa4", b"\xff"),
+        *(b"\xef\xbb\xbf", b'"a":1,', b'"a"', b"[" * 70, b"]" * 70),
+    ]
+)
+
+
+def _careful(data: bytes) -> Any:
+    """What the reader says that looks at every member."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canonical, "_is_quick", lambda data: False)
+        try:
+            return read_stored(data)
+        except CanonicalError as error:
+            return error.code
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return read_stored(data)
+    except CanonicalError as error:
+        return error.code
+
+
+def _spelled(value: Any) -> str:
+    """Types and order of keys with the value: 1 is not 1.0, True is not 1."""
+    return repr(value)
+
+
+@settings(max_examples=600, deadline=None)
+@given(_DOCUMENTS, st.data())
+def test_the_quick_reader_takes_nothing_that_the_careful_one_refuses(document: Any, data: st.DataObject) -> None:
+    stored = canonical_json({"a": document, "b": [1, 0.5, "text", {}]})
+    assert _spelled(_read(stored)) == _spelled(_careful(stored))
+    place = data.draw(st.integers(0, len(stored)))
+    cut = data.draw(st.integers(0, 3))
+    changed = stored[:place] + data.draw(_PIECES) + stored[place + cut :]
+    assert _spelled(_read(changed)) == _spelled(_careful(changed))
+
+
+@pytest.mark.parametrize("depth", [63, 64, 65, 66, 500, 100_000])
+@pytest.mark.parametrize("inside", [b"1", b'"[[[]"', b'"]]]]]]]]"', b'{"a":"}"}', b'"\\""'])
+def test_the_quick_reader_goes_as_deep_as_the_careful_one(depth: int, inside: bytes) -> None:
+    before = b"".join(b'"]]]",' for _ in range(3)) + b"[],[],"
+    data = b"[" * depth + before + inside + b"]" * depth
+    assert _spelled(_read(data)) == _spelled(_careful(data))
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.floats(min_value=-3.4e38, max_value=3.4e38), st.booleans())
 def test_binary32_is_idempotent_and_equal_to_float32(x: float, direction: bool) -> None:
