@@ -22,6 +22,7 @@ from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.campaign import write_derived
 from trialplate.store.fsio import Disk, publish_new
+from trialplate.store.lockfile import refuse_late
 from trialplate.store.view import read_campaign
 from trialplate.verification import (
     Verdict,
@@ -70,13 +71,15 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     """Write the lock of a protocol into a campaign folder, and return it.
 
     Hashes everything that can change a number, loads every arm once and checks that it fits. Raises LockError
-    when an arm does not fit or the folder is already in use.
+    when an arm does not fit, the folder is already in use, or attempts were made before (``late_lock``).
     """
     path = Path(into).resolve()
     if path.suffix != ".json":
         path = path / "lock.json"
     if path.exists():
         raise LockError(f"{path} exists; a lock is written once. Choose another folder", code="lock_exists")
+    disk = Disk()
+    refuse_late(path.parent, disk.entries(path.parent))
     suite = load_suite(protocol.protocol.suite.name)
     schedule = make_schedule(protocol.protocol, select_scenarios(protocol.protocol, suite))
     described = {
@@ -89,7 +92,6 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
         data = lock_bytes(document)
     except CanonicalError as error:
         raise LockError(f"{protocol.path} cannot be locked: {error.message}", code=error.code) from None
-    disk = Disk()
     disk.make_folder(path.parent)
     publish_new(disk, path, data, mode=0o444)
     return read_lock(path)

@@ -13,7 +13,7 @@ from trialplate.interfaces import Suite
 from trialplate.record import Outcome, Row
 from trialplate.registry import load_suite
 from trialplate.render import filmstrips, video
-from trialplate.report import Change, Latency, Media, ReportData, SuiteFacts, build_report
+from trialplate.report import Change, Latency, Media, ReportData, Said, SuiteFacts, build_report
 from trialplate.resimulation import Recorded
 from trialplate.result_identity import addresses, call_times_us
 from trialplate.scoring.conduct import nearest_rank
@@ -52,6 +52,10 @@ def write_report(
         latency=latencies(view),
         exploratory={name: sorted(digests) for name, digests in sorted(declared_registrations(view).items())},
         addresses=addresses(view),
+        amendments=tuple(
+            Said(n=a.n, kind=a.kind, at=a.created_utc, attempts_seen=a.attempts_seen, reason=a.reason, text=a.text)
+            for a in view.amendments
+        ),
         changes=tuple(
             Change(first_attempt=attempt_id(*cutover.first_attempt), change=cutover.change, at=cutover.at)
             for cutover in view.cutovers

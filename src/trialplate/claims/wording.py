@@ -239,6 +239,13 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "asked_at": "In this run it was asked at {addresses}.",
     "change": "From attempt {first_attempt} on: {change} ({at})",
+    "amendment": (
+        "Amendment {n}, {kind}, written {at} after {attempts_seen} attempts, because: {reason}. It says: “{text}”"
+    ),
+    "amendments_note": (
+        "What was said beside the lock, in the words of whoever said it. No amendment changes a rule, a tolerance, the"
+        " schedule or the analysis: that would be another lock."
+    ),
     "identity_note": (
         "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"
         " lock, and another number."

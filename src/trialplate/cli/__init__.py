@@ -11,7 +11,20 @@ from collections.abc import Sequence
 
 from cyclopts import App
 
-from trialplate.cli import campaign, compare, machine, mailbox, output, policy, probe, run, seal, serve, suites
+from trialplate.cli import (
+    campaign,
+    compare,
+    ledgers,
+    machine,
+    mailbox,
+    output,
+    policy,
+    probe,
+    run,
+    seal,
+    serve,
+    suites,
+)
 
 app = App(
     name="trialplate",
@@ -22,7 +35,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     help_format="plaintext",
 )
-for group in (campaign, run, seal, compare, suites, policy, serve, mailbox, probe, machine):
+for group in (campaign, ledgers, run, seal, compare, suites, policy, serve, mailbox, probe, machine):
     group.register(app)
 
 

@@ -57,6 +57,18 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """An amendment to the lock: what somebody said beside it, when, and how many attempts had been started then."""
+
+    n: int
+    kind: str
+    at: str
+    attempts_seen: int
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
     """One report.
 
@@ -64,7 +76,8 @@ class ReportData:
     that passed need none. ``identity``: further named digests and facts that are not in the lock, such as the journal
     head, the results file or the qualification. ``latency``: arm -> how long it took; wall clock, so it stands in no
     other result. ``exploratory``: arm -> the identities it was run under that are not the locked one. ``changes``:
-    what the operator recorded beside the lock. ``addresses``: arm -> where else it was asked.
+    what the operator recorded beside the lock. ``addresses``: arm -> where else it was asked. ``amendments``: all of
+    them, in order.
     """
 
     lock: Mapping[str, Any]
@@ -78,4 +91,5 @@ class ReportData:
     latency: Mapping[str, Latency] = field(default_factory=dict)
     exploratory: Mapping[str, Sequence[str]] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    amendments: tuple[Said, ...] = ()
     addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -101,5 +101,17 @@ def identity(data: ReportData) -> dict[str, Any]:
     return {
         "sections": [(title, leaves(section)) for title, section in sections if section],
         "arms": [(arm["name"], leaves({key: arm[key] for key in arm if key != "name"})) for arm in lock["arms"]],
+        "amendments": [
+            say.sentence(
+                "amendment",
+                n=said.n,
+                kind=said.kind.replace("_", " "),
+                at=f"{said.at[:19].replace('T', ' ')} UTC",
+                attempts_seen=said.attempts_seen,
+                reason=said.reason.rstrip("."),
+                text=said.text,
+            )
+            for said in data.amendments
+        ],
         "packages": [(name, *item.values()) for name, item in lock["distributions"].items()],
     }

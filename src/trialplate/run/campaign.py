@@ -28,6 +28,7 @@ from trialplate.run.seating import ActorFactory, describe_arm, refuse_blind
 from trialplate.spec.protocol import Protocol
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import ATTACHED, REMOTE, scheme_of
+from trialplate.store.amending import only_amended
 from trialplate.store.campaign import CampaignWriter
 from trialplate.store.chain import JOURNAL
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
@@ -190,15 +191,14 @@ def open_campaign(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
 
     Raises LockError ``campaign_exists`` when it was started and ``resume`` is not set, and what the writer raises.
     """
-    journal = folder / JOURNAL
-    if journal.exists() and journal.stat().st_size:
-        if not resume:
-            raise LockError(
-                f"{folder} holds attempts already; continue it with --resume, or choose another folder",
-                code="campaign_exists",
-            )
-        return CampaignWriter.resume(folder, lock_sha256=lock.sha256)
-    return CampaignWriter.create(folder, lock_bytes=lock.path.read_bytes())
+    if not (folder / JOURNAL).exists():
+        return CampaignWriter.create(folder, lock_bytes=lock.path.read_bytes())
+    if not resume and not only_amended(folder / JOURNAL, lock_sha256=lock.sha256):
+        raise LockError(
+            f"{folder} holds attempts already; continue it with --resume, or choose another folder",
+            code="campaign_exists",
+        )
+    return CampaignWriter.resume(folder, lock_sha256=lock.sha256)
 
 
 def _run_facts(lock: Lock, how: _Run) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from trialplate.canonical import sha256_hex
@@ -27,13 +27,7 @@ def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) 
     if LOCK in present:
         refuse_other_lock(folder, disk.read(folder / LOCK), wanted=plan.sha256)
         return plan.sha256
-    evidence = [name for name in (JOURNAL, HEAD, PARTIAL, EPISODES, ROWS) if name in present]
-    if evidence:
-        raise LockError(
-            f"{folder} holds {', '.join(evidence)} and no {LOCK}: a lock must be older than the first attempt. "
-            "Choose an empty folder.",
-            code="late_lock",
-        )
+    refuse_late(folder, present)
     if present:
         raise UsageError(
             f"{folder} is not empty: found {', '.join(list(present)[:5])}. Choose an empty folder.",
@@ -41,6 +35,17 @@ def write_lock(folder: Path, lock_bytes: bytes, *, disk: Storage | None = None) 
         )
     publish_new(disk, folder / LOCK, lock_bytes, mode=0o444)
     return plan.sha256
+
+
+def refuse_late(folder: Path, present: Container[str]) -> None:
+    """Raise LockError ``late_lock`` for a folder that holds evidence and no lock."""
+    evidence = [name for name in (JOURNAL, HEAD, PARTIAL, EPISODES, ROWS) if name in present]
+    if evidence and LOCK not in present:
+        raise LockError(
+            f"{folder} holds {', '.join(evidence)} and no {LOCK}: a lock must be older than the first attempt. "
+            "Choose an empty folder.",
+            code="late_lock",
+        )
 
 
 def refuse_other_lock(folder: Path, lock_bytes: bytes, *, wanted: str) -> None:

@@ -14,7 +14,7 @@ from made_campaign import ROLES, full_report_data, lock_document, outcome, outco
 
 from trialplate.claims import wording
 from trialplate.record import Outcome
-from trialplate.report import Change, Media, build_report, render_report
+from trialplate.report import Change, Media, Said, build_report, render_report
 from trialplate.spec.protocol import ThresholdClaim
 
 VOID_TAGS = {"meta", "img", "br", "hr", "link", "input"}
@@ -358,6 +358,20 @@ def test_a_change_of_practice_is_told_with_its_first_attempt() -> None:
     change = Change(first_attempt="000040-0", change="another lamp", at="2026-09-26T09:15:00.000000Z")
     html = render_report(report_data(roles={"vla-large": "arm"}, pictures=False, changes=(change,)))
     assert "From attempt 000040-0 on: another lamp (2026-09-26T09:15:00.000000Z)" in html
+
+
+def test_every_amendment_is_printed_with_when_and_why_and_what_it_says_stays_in_quotation_marks() -> None:
+    said = Said(
+        n=1, kind="text_correction", at="2026-09-26T09:15:00.000000Z", attempts_seen=12, reason="a typing error.",
+        text="<b>supported</b>",
+    )  # fmt: skip
+    html = render_report(report_data(roles={"vla-large": "arm"}, pictures=False, amendments=(said,)))
+    expected = (
+        "Amendment 1, text correction, written 2026-09-26 09:15:00 UTC after 12 attempts, because: a typing error."
+        " It says: “&lt;b&gt;supported&lt;/b&gt;”"
+    )
+    assert expected in html and "No amendment changes a rule" in html
+    assert "Amendment" not in render_report(report_data(roles={"vla-large": "arm"}, pictures=False))
 
 
 def test_the_plan_is_named_unless_it_is_of_the_readers_own_making() -> None:
