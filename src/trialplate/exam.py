@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trialplate import api
 from trialplate.canonical import canonical_json, document_sha256, read_stored
@@ -20,6 +20,7 @@ from trialplate.interfaces import Suite
 from trialplate.lock import Lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
+from trialplate.replaying import replay as replay_view
 from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
@@ -217,9 +218,29 @@ def judged(
     return api.judge(analysis, lock, blockers=sorted(blockers)), tuple(sorted(blockers))
 
 
-def verify(campaign: str | Path, *, qualification: Path | None = None) -> Verdict:
-    """Check a campaign, with ``qualification`` also the raw controls that its claims lean on; or a sealed bundle."""
-    folder = Path(campaign)
+def verify(
+    campaign: str | Path,
+    *,
+    qualification: Path | None = None,
+    replay: int | Literal["all"] | None = None,
+    beacon: bytes | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Verdict:
+    """Check a campaign, with ``qualification`` also the raw controls that its claims lean on; or a sealed bundle.
+
+    ``replay``: simulate that many attempts again, or all of them; ``beacon``, ``workers``: see
+    :func:`trialplate.replaying.replay`.
+    """
+    verdict = _verify(Path(campaign), qualification)
+    if replay is None or verdict.view is None:
+        return verdict
+    episodes = None if replay == "all" else replay
+    done = replay_view(verdict.view, episodes=episodes, beacon=beacon, workers=workers, progress=progress)
+    return verdict.with_replay(done)
+
+
+def _verify(folder: Path, qualification: Path | None) -> Verdict:
     if is_bundle(folder):
         return _verify_bundle(folder)
     if qualification is None:

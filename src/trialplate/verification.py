@@ -26,6 +26,7 @@ from trialplate.errors import CanonicalError, EvidenceError, TrialplateError, Us
 from trialplate.lock import locked_inputs
 from trialplate.record import Outcome, Status
 from trialplate.registry import load_attribute, load_suite
+from trialplate.replaying import Replay
 from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.score import score_rows
@@ -60,6 +61,12 @@ class Verdict:
     view: CampaignView | None
     attempts: int
     qualification: str
+    replay: Replay | None = None
+
+    def with_replay(self, replay: Replay) -> Verdict:
+        """Return the verdict with what a replay of the same evidence found."""
+        listed = ordered([*self.findings, *replay.findings])
+        return replace(self, findings=listed, exit_code=exit_code(listed), replay=replay)
 
     def lines(self) -> tuple[str, ...]:
         """Return the summary: never a bare OK."""
@@ -67,7 +74,8 @@ class Verdict:
         return (
             f"INTEGRITY {worst}: {self.attempts} attempts, {len(self.findings)} findings",
             "QUALIFICATION " + self.qualification,
-            "ASSURANCE self-attested: compare the lock digest with one that was kept elsewhere",
+            "ASSURANCE self-attested: compare the lock digest with one that was kept elsewhere"
+            + (f"; {self.replay.line()}" if self.replay is not None else ""),
             f"LIMITS {LIMITS}",
         )
 
@@ -87,6 +95,7 @@ class Verdict:
                 }
                 for item in self.findings
             ],
+            "replay": self.replay.document() if self.replay is not None else None,
             "summary": list(self.lines()),
         }
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from trialplate.cli.output import BLOCKED, NO, YES, emit, plain, progress_bar, table
+from trialplate.errors import UsageError
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -215,7 +217,16 @@ def report(
     return YES
 
 
-def verify(campaign: Path, /, *, qualification: Path | None = None, json: Json = False) -> int:
+def verify(
+    campaign: Path,
+    /,
+    *,
+    qualification: Path | None = None,
+    replay: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1), negative="")] = None,
+    beacon: str | None = None,
+    workers: int = 1,
+    json: Json = False,
+) -> int:
     """Check a campaign: chain, digests, density, rescoring, recomputation. Writes nothing.
 
     Parameters
@@ -224,12 +235,27 @@ def verify(campaign: Path, /, *, qualification: Path | None = None, json: Json =
         The campaign folder.
     qualification
         Folder written by `trialplate qualify`; without it claims that lean on a qualification are blocked.
+    replay
+        Simulate attempts again and compare every state: `all` (or nothing more), or how many to pick.
+    beacon
+        32 bytes of public randomness in hex, which pick the attempts that are replayed; else drawn here, and told.
+    workers
+        Processes that replay.
     json
         Print one JSON document.
     """
     from trialplate import exam
 
-    verdict = exam.verify(campaign, qualification=qualification)
+    wanted, picked_by = replay_wanted(replay), beacon_bytes(beacon, replay=replay)
+    with progress_bar("replay", quiet=json or replay is None) as bar:
+        verdict = exam.verify(
+            campaign,
+            qualification=qualification,
+            replay=wanted,
+            beacon=picked_by,
+            workers=workers,
+            progress=lambda done, total: bar(done, total, ""),
+        )
 
     def text() -> None:
         for finding in verdict.findings:
@@ -240,6 +266,29 @@ def verify(campaign: Path, /, *, qualification: Path | None = None, json: Json =
 
     emit(verdict.document(), as_json=json, text=text)
     return verdict.exit_code
+
+
+def replay_wanted(given: Sequence[str] | None) -> int | Literal["all"] | None:
+    """Read what follows --replay: nothing, `all`, or a number of at least 1. Raises UsageError."""
+    if given is None:
+        return None
+    text = given[0] if given else "all"
+    if text == "all":
+        return "all"
+    if len(given) > 1 or not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UsageError(f"--replay {' '.join(given)}: expected `all` or how many attempts to pick, 1 or more")
+    return int(text)
+
+
+def beacon_bytes(given: str | None, *, replay: Sequence[str] | None) -> bytes | None:
+    """Read --beacon: 64 hex digits, and only where attempts are to be picked. Raises UsageError."""
+    if given is None:
+        return None
+    if not re.fullmatch("[0-9a-fA-F]{64}", given):
+        raise UsageError(f"--beacon {given}: expected 32 bytes of public randomness as 64 hex digits")
+    if replay_wanted(replay) in (None, "all"):
+        raise UsageError("--beacon picks attempts for --replay N; nothing is picked here")
+    return bytes.fromhex(given)
 
 
 def show(campaign: Path, /, *, json: Json = False) -> int:
