@@ -1,0 +1,48 @@
+"""Check one campaign: its digests, then everything that is derived from its evidence, computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from trialplate.errors import EvidenceError, UsageError
+from trialplate.store.findings import exit_code, finding, ordered
+from trialplate.store.verify import check
+from trialplate.verification.derived import DERIVED_CODES, derived_findings
+from trialplate.verification.grading import coherence_findings, grader_findings, scene_findings
+from trialplate.verification.verdict import NOT_LOOKED_AT, Verdict
+
+
+def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bool | None = None) -> Verdict:
+    """Check digests, then recompute scenes, grades, analysis and claims. ``ignore``: derived files not looked at.
+
+    ``qualified``: whether raw control campaigns qualify this harness; None when nobody looked. Claims that lean on
+    a qualification are then blocked (``qualification_missing``), never taken at their word.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"no campaign at {folder}")
+    integrity = check(folder)
+    findings = list(integrity.findings)
+    findings += [
+        finding("file_extra", name, expected="no such file", found="a derived file that nothing here computes")
+        for name in integrity.unchecked
+        if name not in DERIVED_CODES
+    ]
+    view = integrity.view
+    if view is not None:
+        try:
+            findings += [*grader_findings(view), *coherence_findings(view), *scene_findings(view)]
+            findings += derived_findings(view, ignore=ignore, qualified=qualified)
+        except EvidenceError as error:
+            findings.append(
+                finding("grades_not_reproduced", "results.jsonl", expected="scorable evidence", found=error.message)
+            )
+    listed = ordered(findings)
+    said = {True: "holds: recomputed from the raw controls", False: "does not hold for this harness"}
+    return Verdict(
+        listed,
+        exit_code(listed),
+        view,
+        len(view.rows) if view else 0,
+        NOT_LOOKED_AT if qualified is None else said[qualified],
+    )

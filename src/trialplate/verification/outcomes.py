@@ -1,0 +1,120 @@
+"""From evidence to numbers: outcomes, the registered analysis, and what stands against any claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trialplate.coherence import declared_registrations
+from trialplate.lock import locked_inputs
+from trialplate.record import Outcome, Status
+from trialplate.scoring.analysis import Analysis
+from trialplate.scoring.score import score_rows
+from trialplate.scoring.summary import analyse_outcomes
+from trialplate.spec.channels import ActionSpec
+from trialplate.spec.stages import StageChain
+from trialplate.store.disclosures import COMPROMISED
+from trialplate.store.view import CampaignView
+
+
+def score_view(view: CampaignView) -> tuple[Outcome, ...]:
+    """Score every attempt of a campaign with the chain and fault table of its lock.
+
+    An arm whose code or weights changed during the run has no scorable attempt: all of them are ERROR. An attempt on
+    which a leak was disclosed keeps its outcome, and is marked; so is every attempt of an arm of which a run declared
+    another identity than the locked one.
+    """
+    suite = view.lock_document["suite"]
+    outcomes = score_rows(
+        view.rows,
+        load_trace=lambda row: view.load_trace(row) if row.trace is not None else None,
+        chain=StageChain.model_validate_json(json.dumps(suite["chain"])),
+        fault_table=suite["fault_table"],
+        interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
+    )
+    changed = changed_inputs(view)
+    leaked, exploratory = _leaked(view), declared_registrations(view)
+    return tuple(
+        replace(
+            _voided(outcome) if outcome.arm in changed else outcome,
+            blinding="compromised" if outcome.trial_id in leaked else None,
+            identity="exploratory" if outcome.arm in exploratory else None,
+            notes=(*outcome.notes, *leaked.get(outcome.trial_id, ())),
+        )
+        for outcome in outcomes
+    )
+
+
+def _leaked(view: CampaignView) -> dict[str, tuple[str, ...]]:
+    """Return trial id -> what was disclosed about the attempt that counts for it."""
+    counted = {row.trial_id: row.attempt for row in view.rows}  # rows come in order: the last attempt counts
+    found: dict[str, tuple[str, ...]] = {}
+    for leak in view.leaks:
+        trial, attempt = leak.attempt
+        if counted.get(trial) == attempt:
+            found[trial] = (*found.get(trial, ()), f"{COMPROMISED}; {leak.what}")
+    return found
+
+
+def changed_inputs(view: CampaignView) -> frozenset[str]:
+    """Return the arms whose code or weights were, at any check of the run, not those of the lock."""
+    locked = locked_inputs(view.lock_document)
+    return frozenset(
+        name
+        for record in view.records
+        if record["type"] == "inputs.checked"
+        for name, digest in record["data"]["digests"].items()
+        if locked.get(name) != digest
+    )
+
+
+def _voided(outcome: Outcome) -> Outcome:
+    return replace(
+        outcome,
+        status=Status.ERROR,
+        reason="inputs_changed",
+        stages=(),
+        success_once=None,
+        success_final=None,
+        first_failed_stage=None,
+    )
+
+
+def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, Any]) -> Analysis:
+    """Carry out the analysis plan of a lock."""
+    plan, suite = lock_document["protocol"]["analysis"], lock_document["suite"]
+    planned: dict[str, int] = {arm["name"]: 0 for arm in lock_document["arms"]}
+    for trial in lock_document["schedule"]:
+        planned[trial["arm"]] += 1
+    return analyse_outcomes(
+        outcomes,
+        planned=planned,
+        stages=[stage["name"] for stage in suite["chain"]["stages"]],
+        confidence=plan["confidence"],
+        denominator=plan["denominator"],
+        errors_rule=suite["errors_rule"],
+        slices=tuple(plan["slices"]),
+        comparisons=tuple((a, b) for a, b in plan["comparisons"]),
+        tested=[arm["name"] for arm in lock_document["arms"] if arm["role"] == "arm"],
+        action=ActionSpec.model_validate_json(json.dumps(suite["action"])),
+    )
+
+
+def claim_blockers(
+    analysis: Analysis, lock_document: Mapping[str, Any], *, view: CampaignView | None = None
+) -> list[str]:
+    """Return what stands against any claim on this evidence, whatever its numbers say.
+
+    ``not_qualified`` is among them: only raw control campaigns can take it away (``trialplate.exam``). ``view``: the
+    evidence itself, which tells whether an arm was run under another identity than the locked one.
+    """
+    blockers = ["not_qualified"]
+    if view is not None and declared_registrations(view):
+        blockers.append("exploratory_registration")
+    if lock_document["protocol"]["run_class"] != "confirmatory":
+        blockers.append("not_confirmatory")
+    if any(arm.counts.initiated < (arm.counts.planned or 0) for arm in analysis.arms):
+        blockers.append("incomplete_coverage")
+    return sorted(blockers)
