@@ -7,83 +7,48 @@ Source: fair pick-and-place protocol, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from trialplate import api
-from trialplate.canonical import canonical_json, document_sha256, read_stored
+from trialplate.canonical import canonical_json
 from trialplate.claims.gate import Claim
-from trialplate.errors import EvidenceError, UsageError
+from trialplate.errors import UsageError
 from trialplate.interfaces import Suite
 from trialplate.lock import Lock
-from trialplate.record import Outcome
+from trialplate.qualification import (
+    SUMMARY,
+    Check,
+    Qualification,
+    exam_runs,
+    examine,
+    qualification_blockers,
+    qualification_findings,
+)
 from trialplate.registry import load_suite
 from trialplate.replaying import replay as replay_view
 from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.store.bundle import QUALIFICATION, QUALIFICATION_SUMMARY
+from trialplate.store.bundle import QUALIFICATION, QUALIFICATION_SUMMARY, document_findings
 from trialplate.store.campaign import write_derived
 from trialplate.store.container import UNLISTED, check_container, is_bundle
-from trialplate.store.findings import exit_code, ordered
+from trialplate.store.findings import Finding, exit_code, ordered
+from trialplate.store.folder import Folder
 from trialplate.store.fsio import Disk, publish_new
-from trialplate.store.view import CampaignView, read_campaign
+from trialplate.store.layout import ROWS
+from trialplate.store.view import MAX_JOURNAL_BYTES, CampaignView, read_campaign
 from trialplate.verification import (
     Verdict,
     analyse_document,
     claim_blockers,
     claims_bytes,
-    score_view,
     verify_campaign,
 )
 
-SCHEMA = "trialplate.qualification/1"
-ORACLE_RUNS = ("oracle-1", "oracle-2", "oracle-3")
-BOUND_SECTIONS = ("harness", "suite", "distributions", "machine", "simulator")
 ProgressNote = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the exam."""
-
-    name: str
-    passed: bool
-    expected: str
-    found: str
-
-
-@dataclass(frozen=True, slots=True)
-class Qualification:
-    """What the raw control campaigns of a folder say about the harness that made them."""
-
-    suite: str
-    checks: tuple[Check, ...]
-    semantic_sha256: str
-    bound: Mapping[str, str]
-    runs: Mapping[str, Mapping[str, str]]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check holds."""
-        return all(check.passed for check in self.checks)
-
-    def document(self) -> dict[str, Any]:
-        """Return the plain form of ``qualification.json``; its id is the digest of everything else."""
-        body = {
-            "schema": SCHEMA,
-            "suite": self.suite,
-            "passed": self.passed,
-            "checks": [
-                {"name": c.name, "passed": c.passed, "expected": c.expected, "found": c.found} for c in self.checks
-            ],
-            "semantic_sha256": self.semantic_sha256,
-            "bound": dict(self.bound),
-            "runs": {name: dict(run) for name, run in self.runs.items()},
-        }
-        return {**body, "qualification_id": document_sha256(body)}
 
 
 def qualify(
@@ -94,7 +59,7 @@ def qualify(
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; a qualification is made once. Choose another folder")
     suite = load_suite(suite_name)
-    names = _exam_runs(suite)
+    names = exam_runs(suite)
     size = len(suite.scenarios())
     locks: dict[str, Lock] = {}
     for index, (name, control) in enumerate(names.items()):
@@ -110,69 +75,8 @@ def qualify(
         )
         api.score(folder / name)
     result = examine(folder, suite_name)
-    publish_new(Disk(), folder / "qualification.json", canonical_json(result.document()), mode=0o444)
+    publish_new(Disk(), folder / SUMMARY, canonical_json(result.document()), mode=0o444)
     return result
-
-
-def examine(folder: Path, suite_name: str) -> Qualification:
-    """Recompute the exam from the raw campaigns of a folder. Raises EvidenceError when one is missing or broken."""
-    suite = load_suite(suite_name)
-    runs = {name: _examined(folder / name, suite, control) for name, control in _exam_runs(suite).items()}
-    total = len(suite.scenarios())
-    checks = [_counted(suite, name, runs[name][1], total) for name in runs]
-    oracle = [semantic_outcomes(runs[name][1]) for name in ORACLE_RUNS]
-    run_ids = [runs[name][0].records[0]["data"]["run_id"] for name in ORACLE_RUNS]
-    bound = [bound_digests(view.lock_document) for view, _ in runs.values()]
-    checks += [
-        Check("oracle outcomes identical", oracle.count(oracle[0]) == 3, "3 of 3", f"{oracle.count(oracle[0])} of 3"),
-        Check("oracle runs are different runs", len(set(run_ids)) == 3, "3 run ids", f"{len(set(run_ids))} run ids"),
-        Check("one harness for all", bound.count(bound[0]) == len(bound), "1", str(len({str(b) for b in bound}))),
-    ]
-    facts = {
-        name: {
-            "lock_sha256": view.lock_sha256,
-            "run_id": view.records[0]["data"]["run_id"],
-            "journal_head": view.records[-1]["sha256"],
-        }
-        for name, (view, _) in runs.items()
-    }
-    return Qualification(suite_name, tuple(checks), document_sha256(oracle[0]), bound[0], facts)
-
-
-def semantic_outcomes(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return what must be identical between oracle runs: scenario, status, ordered stages with steps, errors."""
-    return [
-        {
-            "scenario": outcome.scenario,
-            "repeat": outcome.repeat,
-            "status": outcome.status.value,
-            "reason": outcome.reason,
-            "stages": [{"name": s.name, "passed": s.passed, "step": s.step} for s in outcome.stages],
-        }
-        for outcome in sorted(outcomes, key=lambda item: (item.scenario, item.repeat))
-    ]
-
-
-def bound_digests(lock_document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digests that a qualification is tied to: harness, suite, packages, machine, simulator."""
-    return {section: document_sha256(lock_document[section]) for section in BOUND_SECTIONS}
-
-
-def qualification_blockers(lock_document: Mapping[str, Any], folder: Path | None) -> list[str]:
-    """Return ``not_qualified`` unless a folder of raw controls qualifies exactly this lock's harness."""
-    if folder is None:
-        return ["not_qualified"]
-    result = examine(folder, lock_document["suite"]["name"])
-    stored = read_stored((folder / "qualification.json").read_bytes())
-    if stored != result.document():
-        raise EvidenceError(
-            f"{folder / 'qualification.json'} is not what its raw control campaigns say", code="qualification_failed"
-        )
-    own = dict(bound_digests(lock_document))
-    same = all(result.bound[section] == own[section] for section in BOUND_SECTIONS if section != "suite")
-    locked = lock_document["suite"]["sources"]["sha256"]
-    exam_lock = read_campaign(folder / "null").lock_document
-    return [] if result.passed and same and exam_lock["suite"]["sources"]["sha256"] == locked else ["not_qualified"]
 
 
 def analyse_campaign(campaign: str | Path) -> Analysis:
@@ -253,29 +157,27 @@ def _verify_bundle(folder: Path) -> Verdict:
     """Check a sealed bundle: its outside, its campaign, and the raw controls that it holds."""
     container = check_container(folder)
     listed = container.manifest.by_path() if container.manifest else {}
-    qualified = None
-    if QUALIFICATION_SUMMARY in listed:
-        document = read_campaign(folder).lock_document
-        qualified = qualification_blockers(document, folder / QUALIFICATION) == []
-    verdict = verify_campaign(folder, qualified=qualified)
-    sealed = {*listed, *UNLISTED, *(f"{path.rpartition('/')[0]}/" for path in listed)}
-    inside = [
-        item
-        for item in verdict.findings
-        if not (item.code == "file_extra" and (item.path in sealed or item.path.startswith(f"{QUALIFICATION}/")))
-    ]
-    findings = ordered([*container.findings, *inside])
-    return replace(verdict, findings=findings, exit_code=exit_code(findings))
+    verdict = verify_campaign(folder)
+    findings = [*container.findings, *_of_campaign(verdict.findings, listed)]
+    said = verdict.qualification
+    view = verdict.view
+    if view is not None and container.document is not None and container.manifest is not None:
+        with Folder(folder) as opened:
+            rows = opened.read(ROWS, limit_bytes=MAX_JOURNAL_BYTES)
+        findings += document_findings(container.document, view, rows=rows, manifest=container.manifest)
+    if view is not None and QUALIFICATION_SUMMARY in listed:
+        wrong = qualification_findings(folder / QUALIFICATION, view.lock_document, prefix=f"{QUALIFICATION}/")
+        findings = [item for item in findings if item.code != "qualification_missing"] + list(wrong)
+        said = "does not hold for this harness" if wrong else "holds: recomputed from the raw controls"
+    listed_findings = ordered(findings)
+    return replace(verdict, findings=listed_findings, exit_code=exit_code(listed_findings), qualification=said)
 
 
-def _exam_runs(suite: Suite) -> dict[str, str]:
-    """Return run name -> control, in the order of the exam."""
-    by_role = {control.role: name for name, control in suite.controls.items()}
-    missing = {"null", "oracle"} - set(by_role)
-    if missing:
-        raise UsageError(f"suite {suite.name} has no {' and no '.join(sorted(missing))} control; it cannot qualify")
-    runs = {role: by_role[role] for role in ("null", "exploit", "random") if role in by_role}
-    return runs | dict.fromkeys(ORACLE_RUNS, by_role["oracle"])
+def _of_campaign(findings: Iterable[Finding], listed: Iterable[str]) -> Iterator[Finding]:
+    """Leave out that files of a bundle lie beside those of its campaign: the manifest accounts for them."""
+    paths = set(listed)
+    sealed = {*paths, *UNLISTED, *(f"{parent}/" for path in paths for parent in PurePosixPath(path).parents)}
+    yield from (item for item in findings if item.code != "file_extra" or item.path not in sealed)
 
 
 def _control_protocol(suite: Suite, control: str) -> Protocol:
@@ -292,30 +194,6 @@ def _control_protocol(suite: Suite, control: str) -> Protocol:
             }
         )
     )
-
-
-def _examined(folder: Path, suite: Suite, control: str) -> tuple[CampaignView, tuple[Outcome, ...]]:
-    """Verify one control campaign, and that its one arm is the control that its folder is named for."""
-    verdict = verify_campaign(folder)
-    if verdict.exit_code != 0 or verdict.view is None:
-        first = verdict.findings[0]
-        raise EvidenceError(f"control campaign {folder}: {first.code} in {first.path}", code="qualification_failed")
-    arms = [(arm["policy"], arm["reference"], arm["options"]) for arm in verdict.view.lock_document["arms"]]
-    expected: list[tuple[str, str, dict[str, Any]]] = [(f"control:{control}", suite.controls[control].policy, {})]
-    if arms != expected:
-        raise EvidenceError(f"{folder} was run by {arms}, expected {expected}", code="qualification_copied")
-    return verdict.view, score_view(verdict.view)
-
-
-def _counted(suite: Suite, name: str, outcomes: Sequence[Outcome], total: int) -> Check:
-    passed = sum(outcome.status == "PASS" for outcome in outcomes)
-    errors = sum(outcome.status == "ERROR" for outcome in outcomes)
-    found = f"{passed}/{len(outcomes)}" + (f", {errors} ERROR" if errors else "")
-    if name == "random":
-        return Check("random control, reported", len(outcomes) == total, f"any of {total}", found)
-    expected = total if name.startswith("oracle") else 0
-    holds = passed == expected and len(outcomes) == total and (errors == 0 or name == "exploit")
-    return Check(f"{name} control", holds, f"{expected}/{total}", found)
 
 
 __all__ = ["Check", "Qualification", "analyse_campaign", "examine", "judge_campaign", "qualify", "verify"]

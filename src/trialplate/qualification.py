@@ -1,0 +1,250 @@
+"""What raw control campaigns say about the harness that made them, and about the campaign that leans on them.
+
+A harness qualifies on a suite when its null and exploit controls pass nothing and its oracle passes everything, in
+three different runs with identical semantic outcomes. Every reader computes that again; the summary beside the raw
+campaigns is believed by nobody. Sources: evidence specification, section 8; fair pick-and-place protocol, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json, document_sha256
+from trialplate.errors import UsageError
+from trialplate.interfaces import Suite
+from trialplate.record import Outcome
+from trialplate.registry import load_suite
+from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
+from trialplate.store.folder import Folder
+from trialplate.store.view import CampaignView
+from trialplate.verification import score_view, verify_campaign
+
+SCHEMA = "trialplate.qualification/1"
+SUMMARY = "qualification.json"
+ORACLE_RUNS = ("oracle-1", "oracle-2", "oracle-3")
+BOUND_SECTIONS = ("harness", "suite", "distributions", "machine", "simulator")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the exam. ``code``: the finding when it does not hold."""
+
+    name: str
+    passed: bool
+    expected: str
+    found: str
+    code: str = "qualification_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Qualification:
+    """What the raw control campaigns of a folder say about the harness that made them."""
+
+    suite: str
+    checks: tuple[Check, ...]
+    semantic_sha256: str
+    bound: Mapping[str, str]
+    sources_sha256: str
+    runs: Mapping[str, Mapping[str, str]]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return all(check.passed for check in self.checks)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain form of ``qualification.json``; its id is the digest of everything else."""
+        body = {
+            "schema": SCHEMA,
+            "suite": self.suite,
+            "passed": self.passed,
+            "checks": [
+                {"name": c.name, "passed": c.passed, "expected": c.expected, "found": c.found} for c in self.checks
+            ],
+            "semantic_sha256": self.semantic_sha256,
+            "bound": dict(self.bound),
+            "runs": {name: dict(run) for name, run in self.runs.items()},
+        }
+        return {**body, "qualification_id": document_sha256(body)}
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One control campaign: what is wrong with it, and when it can be read its view and its outcomes."""
+
+    findings: tuple[Finding, ...]
+    view: CampaignView | None = None
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def exam_runs(suite: Suite) -> dict[str, str]:
+    """Return run name -> control, in the order of the exam. Raises UsageError for a suite that cannot qualify."""
+    by_role = {control.role: name for name, control in suite.controls.items()}
+    missing = {"null", "oracle"} - set(by_role)
+    if missing:
+        raise UsageError(f"suite {suite.name} has no {' and no '.join(sorted(missing))} control; it cannot qualify")
+    runs = {role: by_role[role] for role in ("null", "exploit", "random") if role in by_role}
+    return runs | dict.fromkeys(ORACLE_RUNS, by_role["oracle"])
+
+
+def examine(folder: Path, suite_name: str) -> Qualification:
+    """Compute the exam again from the raw campaigns of a folder.
+
+    Raises EvidenceError with the first finding when one of them is missing, changed, or not the control that its
+    folder is named for.
+    """
+    suite = load_suite(suite_name)
+    runs = {name: _examined(folder, suite, name, control) for name, control in exam_runs(suite).items()}
+    for run in runs.values():
+        for wrong in run.findings:
+            raise EvidenceProblem(wrong)
+    return _concluded(suite, runs)
+
+
+def qualification_findings(
+    folder: Path, lock_document: Mapping[str, Any], *, prefix: str = ""
+) -> tuple[Finding, ...]:
+    """Return everything that keeps the raw controls of a folder from qualifying the harness of a lock. Never raises.
+
+    ``prefix``: what stands before the paths of findings, with its ``/``.
+    """
+    suite = load_suite(lock_document["suite"]["name"])
+    runs = {name: _examined(folder, suite, name, control) for name, control in exam_runs(suite).items()}
+    found = [item for run in runs.values() for item in run.findings]
+    if not found:
+        result = _concluded(suite, runs)
+        found += [
+            finding(check.code, SUMMARY, pointer=check.name, expected=check.expected, found=check.found)
+            for check in result.checks
+            if not check.passed
+        ]
+        found += _binding(result, lock_document)
+        found += _summary(folder, result)
+    return ordered(replace(item, path=f"{prefix}{item.path}") for item in found)
+
+
+def qualification_blockers(lock_document: Mapping[str, Any], folder: Path | None) -> list[str]:
+    """Return ``not_qualified`` unless a folder of raw controls qualifies exactly this lock's harness.
+
+    Raises EvidenceError for a folder whose campaigns are changed or whose summary is not what they say.
+    """
+    if folder is None:
+        return ["not_qualified"]
+    found = qualification_findings(folder, lock_document)
+    for wrong in found:
+        if wrong.exit_code != 3 or wrong.path != SUMMARY or not wrong.pointer:
+            raise EvidenceProblem(wrong)
+    return ["not_qualified"] if found else []
+
+
+def semantic_outcomes(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return what must be identical between oracle runs: scenario, status, ordered stages with steps, errors."""
+    return [
+        {
+            "scenario": outcome.scenario,
+            "repeat": outcome.repeat,
+            "status": outcome.status.value,
+            "reason": outcome.reason,
+            "stages": [{"name": s.name, "passed": s.passed, "step": s.step} for s in outcome.stages],
+        }
+        for outcome in sorted(outcomes, key=lambda item: (item.scenario, item.repeat))
+    ]
+
+
+def bound_digests(lock_document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests that a qualification is tied to: harness, suite, packages, machine, simulator."""
+    return {section: document_sha256(lock_document[section]) for section in BOUND_SECTIONS}
+
+
+def _examined(folder: Path, suite: Suite, name: str, control: str) -> Examined:
+    """Verify one control campaign, and that its one arm is the control that its folder is named for."""
+    place = folder / name
+    if not place.is_dir():
+        wrong = finding("qualification_failed", f"{name}/", expected="a raw control campaign", found="no such folder")
+        return Examined((wrong,))
+    verdict = verify_campaign(place)
+    found = [replace(item, path=f"{name}/{item.path}") for item in verdict.findings]
+    view = verdict.view
+    if view is None or found:
+        return Examined(tuple(found))
+    arms = [(arm["policy"], arm["reference"], arm["options"]) for arm in view.lock_document["arms"]]
+    expected: list[tuple[str, str, dict[str, Any]]] = [(f"control:{control}", suite.controls[control].policy, {})]
+    if arms != expected:
+        path = f"{name}/lock.json"
+        return Examined((finding("qualification_copied", path, pointer="/arms", expected=expected, found=arms),))
+    if not view.records or not view.complete:
+        path = f"{name}/journal.jsonl"
+        return Examined((finding("qualification_failed", path, expected="a complete run", found=view.reason),))
+    return Examined((), view, score_view(view))
+
+
+def _concluded(suite: Suite, runs: Mapping[str, Examined]) -> Qualification:
+    views = {name: run.view for name, run in runs.items() if run.view is not None}
+    total = len(suite.scenarios())
+    checks = [_counted(name, run.outcomes, total) for name, run in runs.items()]
+    oracle = [semantic_outcomes(runs[name].outcomes) for name in ORACLE_RUNS]
+    same = oracle.count(oracle[0])
+    distinct = _different(views)
+    bound = [bound_digests(view.lock_document) for view in views.values()]
+    checks += [
+        Check("oracle outcomes identical", same == 3, "3 of 3", f"{same} of 3"),
+        Check("oracle runs are different runs", distinct == 3, "3 runs", f"{distinct} runs", "qualification_copied"),
+        Check("one harness for all", bound.count(bound[0]) == len(bound), "1", str(len({str(b) for b in bound}))),
+    ]
+    facts = {
+        name: {"lock_sha256": view.lock_sha256, "run_id": _run_id(view), "journal_head": view.records[-1]["sha256"]}
+        for name, view in views.items()
+    }
+    sources: str = views["null"].lock_document["suite"]["sources"]["sha256"]
+    return Qualification(suite.name, tuple(checks), document_sha256(oracle[0]), bound[0], sources, facts)
+
+
+def _different(views: Mapping[str, CampaignView]) -> int:
+    """Return how many different runs the oracle runs are: by run id, and by the times that their traces hold."""
+    ids = {_run_id(views[name]) for name in ORACLE_RUNS}
+    traces = {
+        tuple(row.trace.file_sha256 if row.trace else f"{name} {row.trial_id}" for row in views[name].rows)
+        for name in ORACLE_RUNS
+    }
+    return min(len(ids), len(traces))
+
+
+def _run_id(view: CampaignView) -> str:
+    return str(next(record["data"]["run_id"] for record in view.records if record["type"] == "run.open"))
+
+
+def _counted(name: str, outcomes: Sequence[Outcome], total: int) -> Check:
+    passed = sum(outcome.status == "PASS" for outcome in outcomes)
+    errors = sum(outcome.status == "ERROR" for outcome in outcomes)
+    found = f"{passed}/{len(outcomes)}" + (f", {errors} ERROR" if errors else "")
+    if name == "random":
+        return Check("random control, reported", len(outcomes) == total, f"any of {total}", found)
+    expected = total if name.startswith("oracle") else 0
+    holds = passed == expected and len(outcomes) == total and (errors == 0 or name == "exploit")
+    return Check(f"{name} control", holds, f"{expected}/{total}", found)
+
+
+def _binding(result: Qualification, lock_document: Mapping[str, Any]) -> list[Finding]:
+    """A qualification holds for exactly the harness, suite sources, packages, machine and simulator that passed."""
+    own = bound_digests(lock_document)
+    pairs = [(section, own[section], result.bound[section]) for section in BOUND_SECTIONS if section != "suite"]
+    pairs.append(("suite/sources/sha256", lock_document["suite"]["sources"]["sha256"], result.sources_sha256))
+    return [
+        finding("qualification_binding", SUMMARY, pointer=f"/bound/{name}", expected=expected, found=found)
+        for name, expected, found in pairs
+        if expected != found
+    ]
+
+
+def _summary(folder: Path, result: Qualification) -> list[Finding]:
+    try:
+        with Folder(folder) as opened:
+            stored = opened.read(SUMMARY, limit_bytes=MAX_DOCUMENT_BYTES)
+    except EvidenceProblem as error:
+        return [replace(error.finding, path=SUMMARY)]
+    if stored == canonical_json(result.document()):
+        return []
+    return [finding("qualification_failed", SUMMARY, expected="what the raw campaigns say", found="something else")]
