@@ -71,7 +71,7 @@ class ServedRun:
         self.table = Rendezvous(idle_timeout_s=20)
         arms = {self.terms.arm: self.terms, **self.others}
         self.desk = Desk(self.table, arms, counts=self._counts, results=self._results)
-        app = service_app(self.desk, token=TOKEN, heard=lambda: None)
+        app = service_app(self.desk, token=TOKEN)
         self.listener = Listener(app, "127.0.0.1:0", allow_remote=False, max_frame_bytes=self.desk.decision_bytes)
         self.listener.start()
         self.address = self.listener.address

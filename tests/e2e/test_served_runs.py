@@ -10,12 +10,15 @@ import stat
 import subprocess
 import threading
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
+from websockets.sync.client import connect
 
 import served_campaign as sc
 from trialplate import api
+from trialplate.policies.wire import own
 from trialplate.store.view import read_campaign
 
 
@@ -218,6 +221,50 @@ def test_an_aborted_run_says_so_and_can_be_continued(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_driver_that_vanishes_between_episodes_is_given_up_and_the_campaign_goes_on(tmp_path: Path) -> None:
+    sc.locked(tmp_path, sc.served("there"), scenarios=3, close_timeout_s="60.0")
+    start_s = monotonic()
+    with sc.serving(tmp_path, "--idle-timeout-s", "1") as service:
+        with service.client() as driver, service.client(token=False) as actor:
+            stop(actor, service.begin(driver))
+        out, _ = service.ended(expected=1)
+    assert monotonic() - start_s < 40  # neither a day, nor the time that a driver has for the results
+    assert "GIVEN UP: no driver was there for 1 s; nothing is lost" in out and "continue with --resume" in out
+    assert [row.termination for row in sc.rows(tmp_path, "there")] == ["policy_stop"]
+    with sc.serving(tmp_path, "--resume") as service:
+        with service.client() as driver:
+            play_out(service, driver)
+        assert "3 attempts for 3 trials, 0 ERROR" in service.ended()[0]
+    assert sc.verified(tmp_path)["findings"] == []
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "true", "soon"])
+def test_an_idle_limit_that_is_none_is_refused(tmp_path: Path, wrong: str) -> None:
+    sc.locked(tmp_path, sc.served("there"), scenarios=1)
+    told = refused("serve", str(tmp_path / "c"), "--token-file", str(tmp_path / "token"), "--idle-timeout-s", wrong)
+    assert "idle-timeout-s" in told and not (tmp_path / "token").exists()
+
+
+@pytest.mark.parametrize("last", ["results", "socket", "told"])
+def test_the_service_ends_as_soon_as_everybody_has_got_the_last_answer(tmp_path: Path, last: str) -> None:
+    sc.locked(tmp_path, sc.served("there"), scenarios=1, close_timeout_s="60.0")
+    with sc.serving(tmp_path) as service, service.client() as driver:
+        play_out(service, driver)
+        if last == "results":
+            assert len(driver.get("/v1/results").raise_for_status().json()["attempts"]) == 1
+        elif last == "socket":
+            address = service.address.replace("http://", "ws://") + "/v1/ws"
+            headers = {"authorization": f"Bearer {service.token}"}
+            with connect(address, additional_headers=headers, compression=None, proxy=None) as line:
+                line.send(own.encode({"protocol": sc.PROTOCOL, "type": "results", "id": 1}))
+                assert len(own.decode(bytes(line.recv(20)), max_bytes=2**20)["attempts"]) == 1
+        else:
+            driver.close()
+        start_s = monotonic()
+        service.ended()
+        assert monotonic() - start_s < 20  # 60 for who waits for the close timeout
+
+
 def test_an_arm_that_always_fails_before_any_control_is_halted(tmp_path: Path) -> None:
     sc.locked(tmp_path, sc.served("there"), scenarios=5)
     (tmp_path / "broken.py").write_text('def act(seen):\n    return [["x"]]\n', encoding="utf-8")

@@ -31,6 +31,7 @@ def serve(
     allow_remote: Flag = False,
     resume: Flag = False,
     recording: Literal["minimal", "detailed"] = "detailed",
+    idle_timeout_s: float = 3600.0,
     json: Json = False,
 ) -> int:
     """Serve the environment to a driver that plays arms of a lock from outside, over HTTP or WebSocket.
@@ -56,6 +57,9 @@ def serve(
         Continue a campaign that was interrupted, or whose other arms have run.
     recording
         detailed keeps what the policy was shown and answered; minimal keeps all that scoring needs.
+    idle_timeout_s
+        End, with exit code 1, when no driver has asked anything for so many seconds while an episode waits for one.
+        Nothing is lost; --resume goes on.
     json
         Print one JSON document at the end; the address is then on standard error.
     """
@@ -73,6 +77,7 @@ def serve(
         arms=arm,
         resume=resume,
         score=lambda campaign: score_view(read_campaign(campaign)),
+        idle_timeout_s=idle_timeout_s,
     ) as (service, address):
         names = ", ".join(sorted(service.arms))
         print(
@@ -87,4 +92,6 @@ def serve(
                 recording=recording,
                 progress=lambda p: bar(p.done, p.total, f"{p.last.arm} {p.last.scenario}" if p.last else ""),
             )
+    if service.given_up is not None:
+        print(f"GIVEN UP: {service.given_up}; nothing is lost", file=sys.stderr if json else sys.stdout)
     return tell_run(report, as_json=json)

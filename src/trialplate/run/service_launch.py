@@ -23,7 +23,7 @@ from trialplate.policies.service.actor import ServedActor
 from trialplate.policies.service.desk import MANAGEMENT_BYTES, Counts, Desk
 from trialplate.policies.service.http import service_app
 from trialplate.policies.service.listener import Listener
-from trialplate.policies.service.rendezvous import Rendezvous
+from trialplate.policies.service.rendezvous import IDLE_TIMEOUT_S, Ending, Rendezvous
 from trialplate.policies.service.token import token_from
 from trialplate.policies.setting import ActorSetting
 from trialplate.record import EndReason, Outcome
@@ -40,11 +40,19 @@ from trialplate.store.view import read_campaign
 LINGER_AT_MOST_S = 600.0
 """However often a driver asks after the last episode, the service ends."""
 
+GONE_S = 2.0
+"""Nobody is connected for as long, and everybody knows that it is over: nobody comes back for the results."""
+
+LOOK_EVERY_S = 0.05
+
 END_TOLD: Mapping[str, EndReason] = {
     "policy_stop": "policy_stop", "step_limit": "step_limit", "control_rejected": "error", "fault": "error",
     "interrupted": "aborted",
 }  # fmt: skip
 """Termination of a row -> how the driver is told that the episode ended."""
+
+_ENDINGS: Mapping[str | None, Ending] = {"systematic_error": "halted", "aborted": "aborted"}
+"""What stopped a run early -> how a driver that asks for an episode is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +65,14 @@ class Doors:
 
 
 class Service:
-    """What a driver meets. ``planned``: trials of the served ``arms``; ``left``: those still to be played."""
+    """What a driver meets. ``planned``: trials of the served ``arms``; ``left``: those still to be played.
+
+    ``idle_timeout_s``: for how long no driver may show itself while an episode waits for one.
+    """
 
     def __init__(
         self, lock: Lock, folder: Path, *, settings: Mapping[str, ActorSetting], left: int, resume: bool,
-        score: Callable[[Path], Sequence[Outcome]],
+        score: Callable[[Path], Sequence[Outcome]], idle_timeout_s: float = IDLE_TIMEOUT_S,
     ) -> None:  # fmt: skip
         self.arms = frozenset(settings)
         self.planned = sum(trial["arm"] in self.arms for trial in lock.document["schedule"])
@@ -69,8 +80,8 @@ class Service:
         self._settings = settings
         self.left, self._in_flight = left, False
         self._over = threading.Event()
-        self._heard_s = monotonic()
-        self._table = Rendezvous()
+        self._connections: Callable[[], int] = lambda: 0
+        self._table = Rendezvous(idle_timeout_s=idle_timeout_s)
         self.desk = Desk(self._table, settings, counts=self._counts, results=self._results)
 
     @contextmanager
@@ -79,18 +90,24 @@ class Service:
         token = token_from(doors.token_file)
         largest = max(self.desk.decision_bytes, MANAGEMENT_BYTES)
         listener = Listener(
-            service_app(self.desk, token=token, heard=self._hear),
+            service_app(self.desk, token=token),
             doors.bind,
             allow_remote=doors.allow_remote,
             max_frame_bytes=largest,
         )
         listener.start()
+        self._connections = lambda: listener.connections
         try:
             yield listener.address
         finally:
             self._over.set()
             self._table.stop("the service ended")
             listener.stop()
+
+    @property
+    def given_up(self) -> str | None:
+        """Why the run ended before its last episode without anybody having said so, None when it did not."""
+        return self._table.stopped if self._table.idle else None
 
     def run(self, *, recording: Recording, progress: Callable[[Progress], None]) -> RunReport:
         """Wait for the first driver, then run the campaign; afterwards answer for a while whoever asks how it went.
@@ -110,9 +127,9 @@ class Service:
             progress=lambda how_far: self._note(how_far, tell=progress),
         )  # fmt: skip
         self._over.set()
-        if report.stopped_by == "interrupted":
+        if report.stopped_by == "interrupted" or self._table.idle:
             return report
-        self._table.no_more("halted" if report.stopped_by == "systematic_error" else "complete")
+        self._table.no_more(_ENDINGS.get(report.stopped_by, "complete"))
         with suppress(KeyboardInterrupt):  # the run is closed: whoever does not want to wait need not
             self._linger()
         return report
@@ -131,16 +148,18 @@ class Service:
         tell(how_far)
 
     def _linger(self) -> None:
-        """Stay until nobody has asked for a while: results are there only now."""
+        """Stay until nobody needs the results, which are there only now, or nobody has asked for a while."""
         quiet_s = max(setting.budgets.close_timeout_s for setting in self._settings.values())
-        deadline_s = monotonic() + LINGER_AT_MOST_S
-        while (left_s := min(self._heard_s + quiet_s, deadline_s) - monotonic()) > 0:
-            threading.Event().wait(left_s)
+        begun_s = connected_s = monotonic()
+        while not self.desk.all_read:
+            now_s = monotonic()
+            connected_s = now_s if self._connections() else connected_s
+            gone = self.desk.all_told and now_s - max(connected_s, self._table.heard_s) > GONE_S
+            if gone or now_s > min(self._table.heard_s + quiet_s, begun_s + LINGER_AT_MOST_S):
+                return
+            threading.Event().wait(LOOK_EVERY_S)
 
     # -- the driver's side -----------------------------------------------------------------------------------------
-
-    def _hear(self) -> None:
-        self._heard_s = monotonic()
 
     def _counts(self) -> Counts:
         ended = self.planned - self.left
@@ -178,18 +197,24 @@ def serving(
     arms: Collection[str] = (),
     resume: bool = False,
     score: Callable[[Path], Sequence[Outcome]],
+    idle_timeout_s: float = IDLE_TIMEOUT_S,
 ) -> Iterator[tuple[Service, str]]:
     """Open a service for arms of a lock (all that are served, by default); gives it and its address.
 
     Refuses everything that can be refused before a driver comes: raises LockError, UsageError and what
     ``run_campaign`` raises. ``score`` says what the recorded attempts are worth, for the driver that asks at the end.
+    ``idle_timeout_s``: the run ends when no driver has shown itself for as long while an episode waits for one.
     Ctrl-C and SIGTERM raise KeyboardInterrupt inside.
     """
+    if isinstance(idle_timeout_s, bool) or not 0 < idle_timeout_s < float("inf"):
+        raise UsageError(f"--idle-timeout-s: expected seconds above 0, got {idle_timeout_s!r}")
     chosen = served_arms(lock, arms)
     refuse_unfit(lock, arms=chosen, addresses={})
     left = _open_before(lock, folder, arms=chosen, resume=resume)
     settings = {name: _setting(lock, name) for name in chosen}
-    service = Service(lock, folder, settings=settings, left=left, resume=resume, score=score)
+    service = Service(
+        lock, folder, settings=settings, left=left, resume=resume, score=score, idle_timeout_s=idle_timeout_s
+    )
     with interruptible(), service.open(doors) as address:
         yield service, address
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import pytest
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault
-from trialplate.policies.service.rendezvous import KEPT_REPLIES, Episode, Rendezvous, body_digest
+from trialplate.policies.service.episode import KEPT_REPLIES, Episode, body_digest
+from trialplate.policies.service.rendezvous import Rendezvous
 from trialplate.record import Ack, ActionChunk, EpisodeInfo, Observation, PolicyDecision, Remaining
 
 FIRST, SECOND = "a" * 32, "b" * 32
@@ -154,7 +155,31 @@ def test_whoever_asks_after_the_last_episode_is_told_that_all_are_done() -> None
 def test_a_driver_that_never_asks_stops_the_run_after_a_while() -> None:
     table = Rendezvous(idle_timeout_s=0.05)
     assert not table.wait_for_next("t")
-    assert table.stopped is not None and "no driver" in table.stopped
+    assert table.idle and table.stopped == "no driver was there for 0.05 s"
+
+
+def test_a_driver_that_shows_itself_is_waited_for_from_then_on() -> None:
+    table = Rendezvous(idle_timeout_s=0.4)
+    over = threading.Event()
+
+    def show() -> None:
+        while not over.wait(0.05):
+            table.hear()
+
+    driver = threading.Thread(target=show)
+    driver.start()
+    ended = threading.Timer(1.0, over.set)
+    ended.start()
+    start_s = monotonic()
+    assert not table.wait_for_next("t") and table.idle
+    assert monotonic() - start_s > 1.2  # 0.4 for who counts from the beginning
+    driver.join()
+
+
+def test_a_run_that_somebody_ends_is_not_idle() -> None:
+    table = Rendezvous(idle_timeout_s=0.05)
+    table.stop("the driver aborted it")
+    assert not table.wait_for_next("t") and not table.idle
 
 
 def test_a_silent_actor_is_a_policy_timeout_and_its_late_answer_reaches_nobody() -> None:

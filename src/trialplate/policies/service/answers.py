@@ -88,3 +88,5 @@ class Pieces(Response):
             await send({"type": f"{kind}.body", "body": piece, "more_body": more})
         if not body:
             await send({"type": f"{kind}.body", "body": b"", "more_body": False})
+        if self.background is not None:
+            await self.background()

@@ -30,7 +30,8 @@ from trialplate.policies.messages import (
 from trialplate.policies.messages.reading import parse_decision, text_at
 from trialplate.policies.messages.writing import PROTOCOL, ack_message, episode_end_message, observation_message
 from trialplate.policies.service.answers import shutting_down, unknown_episode, written
-from trialplate.policies.service.rendezvous import Call, Episode, Rendezvous, body_digest
+from trialplate.policies.service.episode import Call, Episode, body_digest
+from trialplate.policies.service.rendezvous import Rendezvous
 from trialplate.policies.setting import ActorSetting
 from trialplate.record import Observation
 from trialplate.spec.registration import Registration
@@ -77,6 +78,7 @@ class Desk:
         self._begun = False
         self._scoring = asyncio.Lock()
         self._scored: list[dict[str, JsonValue]] | None = None
+        self._told, self._read = 0, False
 
     # -- limits ----------------------------------------------------------------------------------------------------
 
@@ -155,6 +157,7 @@ class Desk:
         self._begun = True
         episode = await self.rendezvous.next_episode(timeout_s=self.patience_s)
         if episode is None:
+            self._told += 1
             return no_episode_message(self.rendezvous.ending or "complete")
         started = episode_message(episode.id)
         return started if len(self._arms) == 1 else {**started, "arm": episode.arm}
@@ -168,6 +171,7 @@ class Desk:
         """End the run; the attempt in flight is recorded as interrupted."""
         self.rendezvous.no_more("aborted")
         self.rendezvous.stop("the driver aborted it")
+        self._told += 1
         return self.status()
 
     def status(self) -> dict[str, Any]:
@@ -192,6 +196,20 @@ class Desk:
             if self._scored is None:
                 self._scored = [dict(item) for item in await asyncio.to_thread(self._results)]
         return results_message(self._scored)
+
+    async def has_read(self) -> None:
+        """Note that the results have been sent."""
+        self._read = True
+
+    @property
+    def all_read(self) -> bool:
+        """Return whether the only driver that there can be has got the last answer that there is."""
+        return self._read and len(self._arms) == 1
+
+    @property
+    def all_told(self) -> bool:
+        """Return whether as many drivers as there can be were told that no further episode begins."""
+        return self._read or self._told >= len(self._arms)
 
     # -- the holder of an id ---------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -33,7 +34,7 @@ from trialplate.policies.service.answers import (
 )
 from trialplate.policies.service.connections import NO_REQUEST, PASS
 from trialplate.policies.service.desk import MANAGEMENT_BYTES, Desk
-from trialplate.policies.service.rendezvous import Call
+from trialplate.policies.service.episode import Call
 from trialplate.policies.service.sockets import Sockets
 from trialplate.policies.service.token import bears_token
 from trialplate.policies.wire import own, strict_json
@@ -54,10 +55,10 @@ MAX_HELD = 64
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def service_app(desk: Desk, *, token: str, heard: Callable[[], None]) -> ASGIApp:
-    """Return the application. ``token``: opens management. ``heard``: called at every request of a driver."""
-    doors = _Doors(desk, token=token, heard=heard)
-    sockets = Sockets(desk, token=token, heard=heard)
+def service_app(desk: Desk, *, token: str) -> ASGIApp:
+    """Return the application. ``token``: opens management."""
+    doors = _Doors(desk, token=token)
+    sockets = Sockets(desk, token=token)
     manage, hold = doors.management, doors.holder
     routes = [
         Route("/healthz", _alive, methods=["GET"]),
@@ -122,8 +123,8 @@ def _is_framed(scope: Scope) -> bool:
 class _Doors:
     """One method per endpoint."""
 
-    def __init__(self, desk: Desk, *, token: str, heard: Callable[[], None]) -> None:
-        self._desk, self._token, self._heard = desk, token, heard
+    def __init__(self, desk: Desk, *, token: str) -> None:
+        self._desk, self._token, self._heard = desk, token, desk.rendezvous.hear
         self._reading_bytes = 0
         self._held: Counter[str] = Counter()
 
@@ -194,7 +195,9 @@ class _Doors:
 
     async def results(self, request: Request) -> Response:
         """GET /v1/results."""
-        return answer(await self._desk.results())
+        found = answer(await self._desk.results())
+        found.background = BackgroundTask(self._desk.has_read)
+        return found
 
     async def spec(self, request: Request) -> Response:
         """GET /v1/episodes/{id}/spec."""

@@ -77,6 +77,11 @@ class Listener:
             self.stop()
             raise UsageError(f"{self.address}: the server did not come up within {START_TIMEOUT_S} s")
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._server.server_state.connections)
+
     def stop(self) -> None:
         """Stop answering: requests that wait get a moment to hear it, then every connection is closed."""
         self._server.should_exit = True

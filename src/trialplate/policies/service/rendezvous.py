@@ -10,83 +10,41 @@ Source: policy contract, sections 3 and 4.2.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from time import monotonic
 from typing import Literal, TypeVar
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
+from trialplate.policies.service.episode import KEPT_REPLIES, Call, Episode, Reply
 from trialplate.record import Ack, EndReason, EpisodeInfo, Observation, PolicyDecision
 
 Found = TypeVar("Found")
-Reply = Ack | TrialplateError
 Ending = Literal["complete", "halted", "aborted"]
-KEPT_REPLIES = 64
-"""How many answers of an episode can be asked for again: the latest."""
-
-DAY_S = 86_400.0
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One observation on the table. ``claimed``: digest of the body that answers it; ``outcome``: what was in it.
-
-    ``named``: that body says itself which call it answers.
-    """
-
-    observation: Observation
-    claimed: bytes | None = None
-    named: bool = False
-    outcome: PolicyDecision | TrialplateError | None = None
-    _written: dict[str, bytes] = field(default_factory=dict)
-    _writing: threading.Lock = field(default_factory=threading.Lock)
-
-    def written(self, form: str, write: Callable[[Observation], bytes]) -> bytes:
-        """Return the observation as bytes in one form, the same bytes each time; ``write`` runs once per form."""
-        with self._writing:
-            if form not in self._written:
-                self._written[form] = write(self.observation)
-            return self._written[form]
-
-
-@dataclass(slots=True, eq=False)
-class Episode:
-    """The present episode: what lies on the table, the answers that can be asked for again, and how it ended.
-
-    ``id`` is what a holder knows: random, because whoever has it may act. The run's own name of the episode follows
-    from the lock, so it is never told. ``over``: the last ack has said that the end comes next. ``nameless``: digests
-    of answered bodies that name no call, so that the same bytes may also be meant for the next.
-    """
-
-    id: str
-    arm: str
-    info: EpisodeInfo
-    call: Call | None = None
-    calls: int = 0
-    replies: OrderedDict[bytes, Reply] = field(default_factory=OrderedDict)
-    nameless: set[bytes] = field(default_factory=set)
-    ended: EndReason | None = None
-    closing: bool = False
-    over: bool = False
+IDLE_TIMEOUT_S = 3600.0
+"""For how long nobody may ask for an episode: a driver that thinks longer than that says so now and then."""
 
 
 class Rendezvous:
-    """One table. Methods without ``async`` are called by the run, or return at once."""
+    """One table. Methods without ``async`` are called by the run, or return at once.
 
-    def __init__(self, *, idle_timeout_s: float = DAY_S) -> None:
+    ``idle_timeout_s``: for how long no driver may show itself while the run waits for one.
+    """
+
+    def __init__(self, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         self._table = threading.Condition()
         self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._idle_timeout_s = idle_timeout_s
+        self._idle_timeout_s, self._heard_s = idle_timeout_s, monotonic()
         self._episode: Episode | None = None
         self._begun = 0  # episodes announced so far
         self._wanted = False
         self._granted = False
         self._lost_openings = 0
         self._stopped: str | None = None
+        self._idle = False
         self._ending: Ending | None = None
         self._trial = ""
         self._ids: dict[str, str] = {}
@@ -101,7 +59,7 @@ class Rendezvous:
     def wait_for_next(self, trial: str) -> bool:
         """Wait until a driver asks for the next episode; False when the run must stop instead.
 
-        Called before an attempt of ``trial`` is journaled. Nobody asking for ``idle_timeout_s`` stops the run.
+        Called before an attempt of ``trial`` is journaled.
         """
         with self._table:
             if self._granted:  # the attempt that was asked for failed before it was announced
@@ -187,6 +145,20 @@ class Rendezvous:
                 self._ring()
 
     # -- the driver's side -----------------------------------------------------------------------------------------
+
+    def hear(self) -> None:
+        """Note that a driver is there."""
+        self._heard_s = monotonic()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything ended because no driver was there."""
+        return self._idle
+
+    @property
+    def heard_s(self) -> float:
+        """When a driver was there last, by the clock of ``monotonic``."""
+        return self._heard_s
 
     @property
     def stopped(self) -> str | None:
@@ -324,9 +296,14 @@ class Rendezvous:
         return "aborted" if reason is None else reason
 
     def _wait_wanted(self) -> bool:
-        self._table.wait_for(lambda: self._wanted or self._stopped is not None, self._idle_timeout_s)
-        if not self._wanted and self._stopped is None:
-            self._stopped = f"no driver asked for an episode for {self._idle_timeout_s} s"
+        """Wait until a driver asks, for ``idle_timeout_s`` from now or from when one was heard. The table is held."""
+        self._heard_s = monotonic()
+        while not self._wanted and self._stopped is None:
+            left_s = self._heard_s + self._idle_timeout_s - monotonic()
+            if left_s > 0:
+                self._table.wait(left_s)
+                continue
+            self._stopped, self._idle = f"no driver was there for {self._idle_timeout_s:g} s", True
             self._ring()
         return self._stopped is None
 
@@ -374,11 +351,6 @@ class Rendezvous:
     def _refuse_stopped(self) -> None:
         if self._stopped is not None:
             raise HarnessFault(f"the service stopped: {self._stopped}", code="interrupted")
-
-
-def body_digest(body: bytes) -> bytes:
-    """Return what two byte-equal bodies have in common."""
-    return hashlib.sha256(body).digest()
 
 
 def _wake(woken: asyncio.Future[None]) -> None:

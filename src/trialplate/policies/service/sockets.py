@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from trialplate.policies.messages.writing import observation_message
 from trialplate.policies.service.answers import Refusal, error_of, refuse, unauthorized
 from trialplate.policies.service.connections import PASS, TOO_LARGE
 from trialplate.policies.service.desk import IN_LOOP_BYTES, MANAGEMENT_BYTES, Desk
-from trialplate.policies.service.rendezvous import DAY_S, Call
+from trialplate.policies.service.episode import Call
 from trialplate.policies.service.token import bears_token
 from trialplate.policies.wire import own
 
@@ -31,6 +31,9 @@ MAX_SOCKETS = 4
 """WebSockets that the holders of one id, or all drivers together, may have open at once."""
 
 GRACE_S = 60.0
+SILENT_DRIVER_S = 86_400.0
+"""For how long a driver may keep a connection without a word; the run itself may be over before."""
+
 _DRIVERS = "management"
 _NORMAL, _GOING_AWAY, _UNREADABLE = 1000, 1001, 1003
 
@@ -41,21 +44,23 @@ Handle = Callable[[Any], Awaitable[dict[str, Any]]]
 class _Side:
     """Who is at the other end: how large its frames may be, how long it may be silent, and what it may ask for.
 
-    ``lost``: told of a frame that cannot be read. ``last``: after these codes there is nothing more to say.
+    ``lost``: told of a frame that cannot be read. ``sent``: told of each reply that went out. ``last``: after these
+    codes there is nothing more to say.
     """
 
     max_bytes: int
     silence_s: float
     handle: Handle
     lost: Callable[[TrialplateError], Awaitable[None]]
+    sent: Callable[[Mapping[str, Any]], Awaitable[None]]
     last: tuple[str, ...]
 
 
 class Sockets:
     """One method per WebSocket endpoint."""
 
-    def __init__(self, desk: Desk, *, token: str, heard: Callable[[], None]) -> None:
-        self._desk, self._token, self._heard = desk, token, heard
+    def __init__(self, desk: Desk, *, token: str) -> None:
+        self._desk, self._token, self._heard = desk, token, desk.rendezvous.hear
         self._open: Counter[str] = Counter()
 
     async def holder(self, socket: WebSocket) -> None:
@@ -75,7 +80,7 @@ class Sockets:
             await self._desk.unreadable(self._desk.episode(id_), fault)
 
         last = ("unknown_episode", "shutting_down")
-        side = _Side(self._desk.decision_bytes, self._desk.thinking_s + GRACE_S, handle, lost, last)
+        side = _Side(self._desk.decision_bytes, self._desk.thinking_s + GRACE_S, handle, lost, _nothing, last)
         await self._serve(socket, id_, side)
 
     async def management(self, socket: WebSocket) -> None:
@@ -85,10 +90,11 @@ class Sockets:
             return
         setattr(socket.state, PASS, lambda: True)
 
-        async def lost(_: TrialplateError) -> None:
-            return None
+        async def sent(reply: Mapping[str, Any]) -> None:
+            if reply["type"] == "results":
+                await self._desk.has_read()
 
-        side = _Side(MANAGEMENT_BYTES, DAY_S, self._of_driver, lost, ("shutting_down",))
+        side = _Side(MANAGEMENT_BYTES, SILENT_DRIVER_S, self._of_driver, _nothing, sent, ("shutting_down",))
         await self._serve(socket, _DRIVERS, side)
 
     # -- one request -----------------------------------------------------------------------------------------------
@@ -183,9 +189,14 @@ async def _converse(socket: WebSocket, side: _Side) -> None:
         except TrialplateError as fault:
             reply = error_of(fault)
         await _send(socket, reply, number)
+        await side.sent(reply)
         if reply.get("code") in side.last:
             await socket.close(_NORMAL)
             return
+
+
+async def _nothing(_: object) -> None:
+    """Take notice of nothing."""
 
 
 async def _read(frame: bytes | None, *, max_bytes: int) -> tuple[dict[str, Any], int]:
