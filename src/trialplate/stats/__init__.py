@@ -18,6 +18,24 @@ from trialplate.stats.comparisons import (
     newcombe_interval,
     tango_interval,
 )
+from trialplate.stats.families import (
+    ArmBootstrap,
+    FamilyBootstrap,
+    PairBootstrap,
+    PairedBootstrap,
+    family_bootstrap,
+    paired_family_bootstrap,
+)
+from trialplate.stats.family_draws import BootstrapInterval
+from trialplate.stats.family_intervals import (
+    DifferenceInterval,
+    FiellerInterval,
+    LogRatioInterval,
+    fieller_interval,
+    paired_difference_interval,
+    paired_log_ratio_interval,
+)
+from trialplate.stats.family_totals import FamilyTotals, family_totals
 from trialplate.stats.macro import (
     MacroRate,
     MantelHaenszel,
@@ -40,24 +58,43 @@ from trialplate.stats.proportions import (
     wilson_interval,
     zero_failure_sample_size,
 )
+from trialplate.stats.resampling import (
+    StreamDigest,
+    UndefinedDraws,
+    family_indices,
+    index_stream_digest,
+    undefined_draw_probability,
+)
 from trialplate.stats.results import REASONS, Interval, Reason, Result, Value
+from trialplate.stats.sign_flip import sign_flip_test
 
 __all__ = [
     "REASONS",
     "Accounting",
+    "ArmBootstrap",
+    "BootstrapInterval",
     "ClusteredRate",
+    "DifferenceInterval",
+    "FamilyBootstrap",
+    "FamilyTotals",
+    "FiellerInterval",
     "HeldOutDomains",
     "Interval",
+    "LogRatioInterval",
     "MacroRate",
     "MantelHaenszel",
     "McNemar",
     "PValue",
+    "PairBootstrap",
+    "PairedBootstrap",
     "Posterior",
     "RankInterval",
     "Reason",
     "Result",
     "SimpsonCheck",
     "StageRates",
+    "StreamDigest",
+    "UndefinedDraws",
     "Value",
     "beta_posterior",
     "boschloo_power",
@@ -65,7 +102,12 @@ __all__ = [
     "clopper_pearson_interval",
     "clustered_rate",
     "episode_accounting",
+    "family_bootstrap",
+    "family_indices",
+    "family_totals",
+    "fieller_interval",
     "held_out_domains",
+    "index_stream_digest",
     "jeffreys_interval",
     "macro_rate",
     "mantel_haenszel",
@@ -73,14 +115,19 @@ __all__ = [
     "miettinen_nurminen_interval",
     "newcombe_interval",
     "order_statistic_interval",
+    "paired_difference_interval",
+    "paired_family_bootstrap",
+    "paired_log_ratio_interval",
     "poisson_rate_interval",
     "probability_greater",
     "quantile",
     "quantile_bound_min_n",
     "ratio_per_success",
+    "sign_flip_test",
     "simpson_check",
     "stage_rates",
     "tango_interval",
+    "undefined_draw_probability",
     "wilson_interval",
     "zero_failure_sample_size",
 ]
