@@ -20,6 +20,7 @@ from trialplate.cli import (
     output,
     policy,
     probe,
+    publish,
     run,
     seal,
     serve,
@@ -35,7 +36,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     help_format="plaintext",
 )
-for group in (campaign, ledgers, run, seal, compare, suites, policy, serve, mailbox, probe, machine):
+for group in (campaign, ledgers, run, seal, publish, compare, suites, policy, serve, mailbox, probe, machine):
     group.register(app)
 
 

@@ -56,7 +56,7 @@ def place(disk: Storage, staging: Path, *, target: Path) -> None:
             f"{target} is there already, and nothing is replaced: look at what it is, or choose another folder.",
             code="target_exists",
         )
-    disk.rename(staging, target)
+    disk.rename_noreplace(staging, target)
 
 
 def files_below(disk: Storage, folder: Path, *, prefix: str = "") -> dict[str, Path]:
