@@ -20,7 +20,8 @@ def suite_names() -> tuple[str, ...]:
 def load_suite(name: str) -> Suite:
     """Return an installed suite. Raises UsageError with the nearest names when there is none such.
 
-    One whose declarations are refused (a privileged channel: code ``privileged_channel``) is refused with the reason.
+    One whose declarations are refused (a privileged channel: code ``privileged_channel``; deltas from the start of a
+    chunk: ``unplayable_action``) is refused with the reason.
     """
     points = _suite_points()
     if name not in points:
@@ -35,7 +36,20 @@ def load_suite(name: str) -> Suite:
             f"entry point {name!r} of {SUITES} is {type(suite).__name__}, expected trialplate.interfaces.Suite",
             code="bad_entry_point",
         )
+    _refuse_unplayable(suite)
     return suite
+
+
+def _refuse_unplayable(suite: Suite) -> None:
+    """Refuse a suite whose declared actions nothing here could carry out as declared."""
+    for component in suite.action.components:
+        if component.delta_base == "chunk_start":
+            raise UsageError(
+                f"suite {suite.name!r} declares that {component.name!r} is a delta from the start of its chunk "
+                "(delta_base = 'chunk_start'). A world is given row after row and is not told where a chunk begins: "
+                "expected 'step'. A policy that sends such deltas needs an adapter that turns them into steps",
+                code="unplayable_action",
+            )
 
 
 def load_attribute(reference: str) -> Any:

@@ -370,6 +370,27 @@ def test_row_52_a_suite_that_would_send_a_privileged_channel_is_refused(
     assert not (tmp_path / "study").exists()
 
 
+def test_deltas_from_the_start_of_a_chunk_are_refused_although_suite_and_policy_agree_on_them(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chunky_suite.py").write_text(
+        "from dataclasses import replace\nfrom trialplate.testing.reach import REACH\n"
+        "first, *rest = REACH.action.components\n"
+        "action = REACH.action.model_copy(\n"
+        "    update={'components': (first.model_copy(update={'delta_base': 'chunk_start'}), *rest)}\n)\n"
+        "SUITE = replace(REACH, name='chunky', action=action)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("chunky", "chunky_suite:SUITE", registry.SUITES)
+    monkeypatch.setattr(registry, "_suite_points", lambda: {"chunky": point})
+    agrees = 'as_suite = {channels = ["ee_pos"]}\nidentity = {kind = "fixed_program"}\n'
+    desk.write(f'[[arms]]\nname = "a"\npolicy = "served"\n{agrees}', suite="chunky")
+    document = desk.lock(expect=2)
+    assert "'ee_delta_pos' is a delta from the start of its chunk" in document["message"]
+    assert "expected 'step'" in document["message"] and not (tmp_path / "study").exists()
+
+
 def test_a_picture_reaches_the_policy_as_its_adapter_turns_it() -> None:
     world = ReachWorld(body="own", profile="standard")
     suite = registry.load_suite("toy-reach")
