@@ -6,8 +6,7 @@ or whole and the pointer is the old or the new one. Source: evidence specificati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +17,10 @@ from trialplate.errors import CanonicalError, EvidenceError, StorageFailure, Usa
 from trialplate.sealing import FreshVerdict, Verifier, verify_fresh
 from trialplate.store.bundle import BUNDLE, BundleDocument, parse_bundle
 from trialplate.store.chain import Stamp, system_clock
-from trialplate.store.container import STAGING_PREFIX, is_bundle
+from trialplate.store.container import is_bundle
 from trialplate.store.fsio import Disk, Storage
 from trialplate.store.layout import LOCK, read_plan
-from trialplate.store.placing import build, files_below, place
+from trialplate.store.placing import STAGING_PREFIX, build, building, files_below, place, refuse_taken
 from trialplate.store.pointer import POINTER, Pointer, advance, read_pointer
 from trialplate.store.quarantine import set_aside
 from trialplate.verification import score_view
@@ -29,7 +28,6 @@ from trialplate.verification import score_view
 SCHEMA = "trialplate.promotion/1"
 SUFFIX = ".promotion.json"
 PROMOTED, REFUSED = "promoted", "refused"
-BUSY = ".publish.lock"
 Clock = Callable[[], Stamp]
 
 
@@ -124,10 +122,12 @@ def publish(
     """Copy a promoted bundle into a folder of published ones, verify the copy, put it in place, move the pointer.
 
     A publication that was killed can be repeated: what it left unfinished is set aside or finished. Raises UsageError
-    ``not_promoted``, ``published_already``, ``target_exists``, ``publish_busy``; EvidenceError
+    ``not_promoted``, ``published_already``, ``target_exists``, ``room_busy``; EvidenceError
     ``promotion_not_reproduced`` when the copy does not verify as its record says, and then sets the copy aside.
     """
     source, room, disk = Path(bundle).resolve(), Path(into).resolve(), disk or Disk()
+    if source in (room, *room.parents):
+        raise UsageError(f"{room} lies inside the bundle: choose another folder")
     document = _document(disk, source)
     record = read_promotion(disk, source)
     if record is None or record.get("result") != PROMOTED or record.get("bundle_id") != document.bundle_id:
@@ -136,9 +136,7 @@ def publish(
             " says what is missing",
             code="not_promoted",
         )
-    disk.make_folder(room)
-    with _only_publisher(disk, room):
-        _set_stale_aside(disk, room, clock)
+    with building(disk, room, clock=clock):
         target = room / document.bundle_id
         _refuse_published(disk, target)
         if disk.entries(target):
@@ -161,8 +159,7 @@ def _copy(
     clock: Clock,
 ) -> None:
     staging = target.with_name(f"{STAGING_PREFIX}{target.name}")
-    if target.name in disk.entries(target.parent):
-        raise UsageError(f"{target} is there already, and is no bundle: nothing is replaced", code="target_exists")
+    refuse_taken(disk, target)
     build(disk, staging, contents=files_below(disk, source), expected={})
     try:
         _recompute(disk, staging, record, document, verifier(staging))
@@ -211,35 +208,6 @@ def _point(disk: Storage, room: Path, bundle_id: str) -> Pointer:
     new = advance(old, old.next(bundle_id) if old is not None else Pointer(1, bundle_id, None))
     disk.replace(room / POINTER, new.stored(), mode=0o444)
     return new
-
-
-def _set_stale_aside(disk: Storage, room: Path, clock: Clock) -> None:
-    """Nobody else publishes while we hold the lock, so a staging folder that is there was left by one that died."""
-    for name in disk.entries(room):
-        if name.startswith(STAGING_PREFIX):
-            set_aside(disk, room / name, into=room, reason="stale_staging", clock=clock)
-
-
-@contextmanager
-def _only_publisher(disk: Storage, room: Path) -> Iterator[None]:
-    path = room / BUSY
-    if BUSY not in disk.entries(room):
-        with suppress(StorageFailure):  # another one made it in between; opening it tells
-            disk.close(disk.open_new(path))
-            disk.fsync_dir(room)
-    descriptor = disk.open_append(path)
-    try:
-        try:
-            disk.lock(descriptor)
-        except UsageError as error:
-            if error.code != "campaign_busy":
-                raise
-            raise UsageError(
-                f"somebody else publishes into {room} now: wait until that has ended", code="publish_busy"
-            ) from None
-        yield
-    finally:
-        disk.close(descriptor)
 
 
 State = Literal["DEVELOPMENT", "LOCKED", "COMPLETE", "ERROR", "VERIFIED", "QUALIFIED", "PROMOTED", "QUARANTINED"]

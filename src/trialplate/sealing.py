@@ -18,7 +18,7 @@ from typing import Any
 
 from trialplate import exam, fingerprint, picture_book
 from trialplate.canonical import canonical_json
-from trialplate.errors import UsageError
+from trialplate.errors import EvidenceError, UsageError
 from trialplate.result_identity import summary_document
 from trialplate.store.bundle import (
     BUNDLE,
@@ -29,17 +29,26 @@ from trialplate.store.bundle import (
     BundleDocument,
     describe,
 )
-from trialplate.store.container import STAGING_PREFIX, is_bundle
+from trialplate.store.container import is_bundle
 from trialplate.store.findings import EvidenceProblem, problem
 from trialplate.store.fsio import Disk, Storage
 from trialplate.store.layout import DERIVED, LOCK, ROWS
 from trialplate.store.manifest import MANIFEST, make_manifest
-from trialplate.store.placing import Content, build, files_below, measure, place
+from trialplate.store.placing import (
+    STAGING_PREFIX,
+    Content,
+    build,
+    building,
+    files_below,
+    measure,
+    place,
+    refuse_taken,
+)
+from trialplate.store.quarantine import QUARANTINE, set_aside
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification import analyse_document, claims_bytes, results_bytes, score_view, verify_campaign
 
 MODEL_SCHEMA = "trialplate.model/1"
-QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +107,35 @@ def seal(
     EvidenceError with the first finding where campaign or finished bundle do not verify (exit codes 1 and 2).
     """
     source, target, disk = Path(campaign), Path(out), disk or Disk()
+    if source.resolve() in (target.resolve(), *target.resolve().parents):
+        raise UsageError(f"{target} lies inside the campaign, which is only read: choose another folder")
     view = _closed(source)
     raw = Path(qualification) if qualification is not None else None
     contents = gather(view, qualification=raw, workers=workers, disk=disk)
     manifest = make_manifest(measure(disk, contents))
     rows = disk.read(source / ROWS)
     document = BundleDocument.model_validate_json(json.dumps(describe(view, rows=rows, manifest=manifest)))
-    stored = document.stored()
     bundle_id = document.bundle_id
-    staging = target / f"{STAGING_PREFIX}{bundle_id}"
-    disk.make_folder(target)
-    whole = {**contents, MANIFEST: manifest.stored(), BUNDLE: stored}
-    build(disk, staging, contents=whole, expected=manifest.by_path())
-    verdict = verifier(staging)
-    if verdict.exit_code not in (0, 3):
-        raise UsageError(
-            f"the sealed copy of {source} does not verify ({', '.join(verdict.reasons)}); it is left at {staging}",
-            code=verdict.reasons[0] if verdict.reasons else "verifier_failed",
-        )
-    place(disk, staging, target=target / bundle_id)
+    whole = {**contents, MANIFEST: manifest.stored(), BUNDLE: document.stored()}
+    with building(disk, target):
+        refuse_taken(disk, target / bundle_id)
+        staging = target / f"{STAGING_PREFIX}{bundle_id}"
+        build(disk, staging, contents=whole, expected=manifest.by_path())
+        verdict = verifier(staging)
+        if verdict.exit_code not in (0, 3):
+            raise _rejected(disk, staging, verdict)
+        place(disk, staging, target=target / bundle_id)
     return Bundle(target / bundle_id, bundle_id, view.lock_sha256, document.rows.root, verdict)
+
+
+def _rejected(disk: Storage, staging: Path, verdict: FreshVerdict) -> EvidenceError:
+    """Set a sealed copy aside that does not verify."""
+    codes = verdict.reasons or ("verifier_failed",)
+    moved = set_aside(disk, staging, into=staging.parent, reason=codes[0], found=codes)
+    return EvidenceError(
+        f"the sealed copy does not verify ({', '.join(codes)}): campaign or disk changed. It lies at {moved}",
+        code=codes[0],
+    )
 
 
 def _closed(source: Path) -> CampaignView:

@@ -17,9 +17,9 @@ from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
 from trialplate.store.folder import Contents, Folder
 from trialplate.store.layout import LOCK
 from trialplate.store.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, parse_manifest, unsafe_paths
+from trialplate.store.placing import STAGING_PREFIX
 from trialplate.store.signing import Trust, check_envelope, signers
 
-STAGING_PREFIX = ".staging-"
 UNLISTED = frozenset({BUNDLE, MANIFEST, ATTESTATION})
 """Files of a bundle that its manifest does not list."""
 

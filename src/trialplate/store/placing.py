@@ -6,16 +6,21 @@ up; then one rename that replaces nothing, and the parent is synced. Source: evi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from trialplate.canonical import sha256_hex
-from trialplate.errors import UsageError
+from trialplate.errors import StorageFailure, UsageError
+from trialplate.store.chain import Stamp, system_clock
 from trialplate.store.findings import problem
 from trialplate.store.fsio import Storage, write_new
 from trialplate.store.manifest import Entry
+from trialplate.store.quarantine import set_aside
 
 READ_ONLY = 0o444
+STAGING_PREFIX = ".staging-"
+BUSY = ".building.lock"
 Content = bytes | Path
 """What a file will hold: bytes in memory, or those of another file."""
 
@@ -49,14 +54,49 @@ def build(disk: Storage, folder: Path, *, contents: Mapping[str, Content], expec
         disk.fsync_dir(place)
 
 
-def place(disk: Storage, staging: Path, *, target: Path) -> None:
-    """Give a folder that was built its name. Raises UsageError ``target_exists``: nothing is ever replaced."""
+def refuse_taken(disk: Storage, target: Path) -> None:
+    """Raise UsageError ``target_exists`` where anything stands in the place of a folder to be built."""
     if target.name in disk.entries(target.parent):
         raise UsageError(
             f"{target} is there already, and nothing is replaced: look at what it is, or choose another folder.",
             code="target_exists",
         )
+
+
+def place(disk: Storage, staging: Path, *, target: Path) -> None:
+    """Give a folder that was built its name. Raises UsageError ``target_exists``: nothing is ever replaced."""
+    refuse_taken(disk, target)
     disk.rename_noreplace(staging, target)
+
+
+@contextmanager
+def building(disk: Storage, room: Path, *, clock: Callable[[], Stamp] = system_clock) -> Iterator[None]:
+    """Hold the right to build in a folder, alone. Staging that one left behind who died is moved to its quarantine.
+
+    Raises UsageError ``room_busy`` while somebody else builds there.
+    """
+    disk.make_folder(room)
+    path = room / BUSY
+    if BUSY not in disk.entries(room):
+        with suppress(StorageFailure):  # another one made it in between; opening it tells
+            disk.close(disk.open_new(path))
+            disk.fsync_dir(room)
+    descriptor = disk.open_append(path)
+    try:
+        try:
+            disk.lock(descriptor)
+        except UsageError as error:
+            if error.code != "campaign_busy":
+                raise
+            raise UsageError(
+                f"somebody else builds in {room} now: wait until that has ended", code="room_busy"
+            ) from None
+        for name in disk.entries(room):
+            if name.startswith(STAGING_PREFIX):
+                set_aside(disk, room / name, into=room, reason="stale_staging", clock=clock)
+        yield
+    finally:
+        disk.close(descriptor)
 
 
 def files_below(disk: Storage, folder: Path, *, prefix: str = "") -> dict[str, Path]:
