@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from golden import StepClock
-from trialplate.canonical import canonical_json, read_stored, sha256_hex
+from trialplate.canonical import array_digest, canonical_json, read_stored, sha256_hex
+from trialplate.record import Column, Trace
 from trialplate.store.chain import Stamp, make_record, record_line
+from trialplate.store.traces import read_trace, trace_bytes, trace_reference
 
 Edit = Callable[[dict[str, Any]], Any]
 Clock = Callable[[], Stamp]
@@ -30,6 +32,34 @@ class Forger:
         end = self.end_of(key)
         end["row_sha256"] = sha256_hex(path.read_bytes())
         end["termination"] = row["termination"]
+
+    def edit_trace(self, key: str, edit: Callable[[Trace], Trace]) -> None:
+        """Change what was recorded of one attempt, and what its row and its end say about it."""
+        suite = read_stored((self.folder / "lock.json").read_bytes())["suite"]
+        columns = tuple(Column(item["name"], item["dim"], item["unit"]) for item in suite["columns"])
+        path = f"episodes/{key}/trace.parquet"
+        new = edit(read_trace((self.folder / path).read_bytes(), columns=columns))
+        self.replace_trace(key, trace_bytes(new, columns=columns))
+        reference = trace_reference(new, (self.folder / path).read_bytes(), path=path)
+
+        def refer(row: dict[str, Any]) -> None:
+            row["trace"].update(content_sha256=reference.content_sha256, steps=new.steps)
+            row.update(
+                actions_sha256=array_digest(new.action),
+                control_steps=new.steps,
+                initial_state_sha256=new.state_sha256[0],
+            )
+
+        self.edit_row(key, refer)
+
+    def replace_trace(self, key: str, data: bytes) -> None:
+        """Put another file in the place of a trace; of what it holds nothing else is told."""
+        path = f"episodes/{key}/trace.parquet"
+        (self.folder / path).write_bytes(data)
+        for artifact in self.end_of(key)["artifacts"]:
+            if artifact["path"] == path:
+                artifact.update(sha256=sha256_hex(data), size=len(data))
+        self.edit_row(key, lambda row: row["trace"].update(file_sha256=sha256_hex(data), size_bytes=len(data)))
 
     def end_of(self, key: str) -> dict[str, Any]:
         trial, attempt = key.split("-")

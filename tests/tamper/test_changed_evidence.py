@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from forger import Forger
 
+from forger import Forger
 from trialplate import api
-from trialplate.canonical import array_digest, read_stored
-from trialplate.record import Column, Trace
+from trialplate.canonical import read_stored
+from trialplate.record import Trace
 from trialplate.store.chain import system_clock
-from trialplate.store.traces import read_trace, trace_bytes, trace_reference
 
 PROTOCOL = """
 schema = "trialplate.protocol/1"
@@ -121,27 +121,13 @@ def test_a_count_that_is_not_that_of_the_calls_is_found(forger: Forger, name: st
 
 def rewrite_actions(forger: Forger, key: str, edit: Callable[[np.ndarray], None]) -> None:
     """Change the recorded actions of one attempt, and every digest of trace, row and journal with them."""
-    suite = read_stored((forger.folder / "lock.json").read_bytes())["suite"]
-    columns = tuple(Column(item["name"], item["dim"], item["unit"]) for item in suite["columns"])
-    path = f"episodes/{key}/trace.parquet"
-    old = read_trace((forger.folder / path).read_bytes(), columns=columns, max_rows=100)
-    action = old.action.copy()
-    edit(action)
-    new = Trace(action, old.measured, old.state_sha256, old.step_wall_us, old.calls)
-    data = trace_bytes(new, columns=columns)
-    (forger.folder / path).write_bytes(data)
-    reference = trace_reference(new, data, path=path)
-    for artifact in forger.end_of(key)["artifacts"]:
-        if artifact["path"] == path:
-            artifact.update(sha256=reference.file_sha256, size=len(data))
 
-    def refer(row: dict[str, Any]) -> None:
-        row["actions_sha256"] = array_digest(action)
-        row["trace"].update(
-            file_sha256=reference.file_sha256, content_sha256=reference.content_sha256, size_bytes=len(data)
-        )
+    def edited(trace: Trace) -> Trace:
+        action = trace.action.copy()
+        edit(action)
+        return replace(trace, action=action)
 
-    forger.edit_row(key, refer)
+    forger.edit_trace(key, edited)
 
 
 def _put(step: int, scalar: int, value: float) -> Callable[[np.ndarray], None]:
