@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trialplate.errors import LockError, PolicyFault, SensorInvalid
-from trialplate.policies.adapters.chain import AdapterChain, adapter_faults
+from trialplate.policies.adapters.chain import AdapterChain
+from trialplate.policies.adapters.links import link_actions, link_observation
 from trialplate.policies.adapters.pictures import RESIZE_METHODS, resize
 from trialplate.spec.channels import (
     ActionComponent,
@@ -52,13 +54,12 @@ def row(*, position: float = 0.0, rotation: float = 0.0, gripper: float = 0.0) -
 
 
 def faults(*choices: AdapterChoice) -> list[tuple[int, str]]:
-    return adapter_faults(choices, OBSERVATION, ACTION)
+    return sorted(link_observation(choices, OBSERVATION)[2] + link_actions(choices, ACTION)[2])
 
 
 def test_no_adapters_change_nothing() -> None:
     plain = chain()
     images, proprio = plain.observe(PICTURES, NUMBERS)
-    assert plain.empty
     assert (plain.observation, plain.action, plain.identities()) == (OBSERVATION, ACTION, ())
     assert all(images[name] is PICTURES[name] for name in PICTURES)
     assert proprio == NUMBERS
@@ -111,6 +112,19 @@ def test_the_bound_of_a_policy_in_degrees_converts_to_the_bound_in_radians() -> 
     assert at_bound[3] <= 0.5
     assert at_bound[3] == pytest.approx(0.5)
     assert converted.act(row(rotation=90.0))[0, 3] == pytest.approx(np.pi / 2)  # far outside: never clipped
+
+
+def test_bounds_that_no_number_of_the_policy_meets_are_refused_and_not_sought_for_ever() -> None:
+    turn = ACTION.components[1].model_copy(update={"low": (-1e308,) * 3, "high": (1e308,) * 3})
+    action = ACTION.model_copy(update={"components": (ACTION.components[0], turn, ACTION.components[2])})
+    with pytest.raises(LockError, match="cannot be converted: they are too large or too close"):
+        chain(adapter("unit_convert", "action:ee_delta_rot", from_="deg", to="rad"), action=action)
+
+
+def test_a_number_that_no_conversion_can_hold_is_refused_later_and_no_warning() -> None:
+    ends = {"from_closed": 1e-10, "from_open": 0.0, "to_closed": 0.0, "to_open": 1.0}
+    made = chain(adapter("gripper_affine", "action:gripper", **ends))
+    assert not np.isfinite(made.act(row(gripper=1.7e308))).all()
 
 
 def test_units_of_what_is_observed_are_converted_with_their_range() -> None:
@@ -301,6 +315,19 @@ def test_converting_twice_is_two_identities_with_parameters_and_one_digest() -> 
 OWN = "arm_adapters"
 
 
+def test_the_digest_of_an_adapter_of_the_arms_own_is_that_of_its_code_as_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path(__file__).with_name("arm_adapters.py").read_text(encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for text in (here, here + "\n# another one\n"):
+        (tmp_path / "edited_adapters.py").write_text(text, encoding="utf-8")
+        (identity,) = chain(adapter("edited_adapters:Smooth", "proprio:ee_pos", weight=0.5)).identities()
+        found.append(identity.source_sha256)
+    assert found[0] != found[1]
+
+
 def test_an_adapter_of_the_arms_own_is_applied_named_and_reset_for_each_episode() -> None:
     made = chain(adapter(f"{OWN}:Smooth", "proprio:ee_pos", weight=0.5))
     assert made.observe({}, NUMBERS)[1]["ee_pos"].tolist() == [0.1, 0.2, 0.3]
@@ -423,7 +450,7 @@ def test_scaled_numbers_are_in_no_unit_and_no_rotation_yet() -> None:
         adapter("unit_convert", "action:ee_delta_rot", from_="deg", to="rad"),
         adapter("rotation_convert", "action:ee_delta_rot", from_="euler_xyz_extrinsic", to="axis_angle_pi"),
     ):
-        ((_, message),) = adapter_faults([choice], OBSERVATION, action)
+        ((_, message),) = link_actions([choice], action)[2]
         assert "scaled by 0.05" in message
 
 
@@ -459,5 +486,5 @@ def test_a_camera_that_is_turned_twice_by_half_a_turn_is_as_before() -> None:
 def test_a_rotation_is_read_only_with_the_dimension_and_unit_of_its_representation(rotation: Rotation) -> None:
     channel = ProprioSpec(name="turn", dim=5, unit="deg", frame="base", rotation=rotation, gripper=None)
     choice = adapter("rotation_convert", "proprio:turn", from_=rotation, to="rot6d_columns")
-    ((_, message),) = adapter_faults([choice], ObservationSpec(proprio=(channel,)), ACTION)
+    ((_, message),) = link_observation([choice], ObservationSpec(proprio=(channel,)))[2]
     assert "numbers, but there 5 stand" in message

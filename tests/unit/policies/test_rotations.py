@@ -51,6 +51,23 @@ def test_a_quarter_turn_about_z_tells_the_rot6d_layouts_apart_and_one_about_x_do
         np.testing.assert_allclose(rotations.convert(ABOUT_X, "quat_wxyz", to=layout), [1, 0, 0, 0, 0, 1], atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("source", "values"),
+    [
+        ("rot6d_columns", [1e200, 0, 0, 0, 1, 0]),
+        ("rot6d_columns", [1, 0, 0, 1e200, 1e200, 0]),
+        ("rot6d_interleaved", [0, 0, 0, 0, 0, -1e308]),
+        ("axis_angle_pi", [1e200, 0, 0]),
+        ("quat_wxyz", [1e200, 0, 0, 0]),
+        ("quat_xyzw", [0, 0, 0, np.nan]),
+        ("euler_xyz_intrinsic", [np.inf, 0, 0]),
+    ],
+)
+def test_numbers_whose_length_no_number_can_hold_are_no_rotation(source: str, values: list[float]) -> None:
+    with pytest.raises(ValueError, match="expected finite numbers below"):
+        rotations.to_quaternion(np.array(values), source)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_reordering_keeps_every_number_and_the_sign_as_given(sign: float) -> None:
     wxyz = sign * np.array([-0.1, 0.0, 0.0, 0.995])

@@ -11,7 +11,7 @@ Source: policy contract ``trialplate.policy/1``, section 3, step 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,6 @@ from trialplate.spec.registration import AdapterIdentity
 
 VERSION = "1"
 _SOURCES = ("chain.py", "conversions.py", "links.py", "pictures.py", "rotations.py")
-
-
-def adapter_faults(
-    choices: Sequence[AdapterChoice], observation: ObservationSpec, action: ActionSpec
-) -> list[tuple[int, str]]:
-    """Return (index of the adapter, what is wrong with it) for every adapter that cannot be applied."""
-    _, _, faults = link_observation(choices, observation)
-    return sorted(faults + link_actions(choices, action)[2])
 
 
 class AdapterChain:
@@ -65,11 +57,6 @@ class AdapterChain:
             raise LockError(f"adapters cannot be applied:\n  {listed}", code=code if twins else "adapter_refused")
         self._environment = observation
         self._genuine = genuine
-
-    @property
-    def empty(self) -> bool:
-        """True when nothing is converted."""
-        return not self._choices
 
     def sources(self, expects: ObservationSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the cameras and the proprioceptive channels of the environment that make what a policy expects.
@@ -158,7 +145,8 @@ class AdapterChain:
             _check(link, made, ((len(rows), link.dim), "float64"))
             return made
         try:
-            return link.convert(rows)
+            with np.errstate(over="ignore", invalid="ignore"):  # what becomes of it is no legal row, and refused
+                return link.convert(rows)
         except ValueError:
             raise _first_bad_row(link, rows) from None
 
@@ -195,10 +183,12 @@ def _first_bad_row(link: Link, rows: NDArray[np.float64]) -> PolicyFault:
     return PolicyFault(f"{link.inputs[0]}: rows that {link.name} cannot convert", code="invalid_action")
 
 
-@lru_cache(maxsize=64)
 def adapter_source_sha256(name: str) -> str:
-    """Return the digest of the code behind an adapter: our own files, or the package of ``module:attr``."""
-    if ":" in name:
-        return str(policy_source(name, base=Path())["source_sha256"])
+    """Return the digest of the code behind an adapter: our files, or the package of ``module:attr`` as it lies."""
+    return str(policy_source(name, base=Path())["source_sha256"]) if ":" in name else _own_source_sha256()
+
+
+@cache
+def _own_source_sha256() -> str:
     here = Path(__file__).parent
     return document_sha256({file: file_sha256(here / file) for file in _SOURCES})

@@ -34,6 +34,9 @@ _IN_BASE_UNIT: tuple[Mapping[str, float], ...] = (
     {"m/s": 1.0, "cm/s": 0.01, "mm/s": 0.001},
 )
 _UNITS = tuple(unit for family in _IN_BASE_UNIT for unit in family)
+_MOST_ROUNDINGS = 16
+"""By how many roundings a converted bound may miss the legal numbers."""
+
 _ANGLES = ("axis_angle_pi", "axis_angle_2pi", "euler_xyz_intrinsic", "euler_xyz_extrinsic")
 
 
@@ -252,13 +255,18 @@ def _mapped(
 
 
 def _legal_ends(low: Any, high: Any, *, forward: Callable[[float], float], back: Callable[[float], float]) -> Any:
+    """Return the policy's ends. Raises ValueError when none near them converts to a legal number."""
     rising = forward(1.0) > forward(0.0)
     turned = (low, high) if rising else (high, low)
     ends: list[Any] = [None if bound is None else back(bound) for bound in turned]
     rounding = math.ulp(max((abs(end) for end in ends if end is not None), default=1.0))
     for index, inwards in ((0, rounding), (1, -rounding)):
-        while ends[index] is not None and not _legal(forward(ends[index]), low, high):
+        for _ in range(_MOST_ROUNDINGS):
+            if ends[index] is None or _legal(forward(ends[index]), low, high):
+                break
             ends[index] += inwards
+        else:
+            raise ValueError(f"the bounds {low} and {high} cannot be converted: they are too large or too close")
     return ends
 
 

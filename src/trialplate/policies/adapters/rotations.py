@@ -32,6 +32,8 @@ NORM_TOLERANCE = 1e-3
 ANGLE_TOLERANCE_RAD = 1e-5
 """By how much an axis-angle may be longer than its declaration allows: rounding, not another convention."""
 _TINY = 1e-12
+_HUGE = 1e100
+"""The square of a number below it is finite, and so is the length of a row."""
 _GIMBAL = 1e-9
 
 
@@ -266,8 +268,8 @@ def _rows(values: FloatArray, dim: int) -> FloatArray:
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim < 1 or rows.shape[-1] != dim:
         raise ValueError(f"expected {dim} numbers in the last axis, got shape {rows.shape}")
-    if not np.isfinite(rows).all():
-        raise ValueError(f"expected finite numbers, got {rows.tolist()}")
+    if not (np.abs(rows) < _HUGE).all():  # NaN compares false
+        raise ValueError(f"expected finite numbers below {_HUGE:g}, got {rows.tolist()}")
     return rows
 
 
