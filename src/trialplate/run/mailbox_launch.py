@@ -16,9 +16,10 @@ from trialplate.interfaces import Actor, Suite
 from trialplate.lock import Lock
 from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.mailbox.actor import MailboxActor
+from trialplate.policies.mailbox.folder import OPAQUE
 from trialplate.policies.mailbox.instructions import Instructions, render_instructions, template_text
 from trialplate.policies.mailbox.lint import identifying_names, lint_actor, lint_name
-from trialplate.policies.mailbox.orphans import OPAQUE, end_orphans
+from trialplate.policies.mailbox.orphans import end_orphans
 from trialplate.policies.setting import ActorSetting
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording

@@ -91,7 +91,14 @@ def test_what_is_no_address_is_refused(bind: str) -> None:
 
 def test_only_loopback_is_loopback() -> None:
     assert is_loopback("127.0.0.1") and is_loopback("127.8.9.10") and is_loopback("::1") and is_loopback("localhost")
-    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.1", "no-such-host.invalid"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.1", "no-such-host.invalid", "a..b"))
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_what_can_be_no_name_of_a_host_is_refused(host: str) -> None:
+    for allow_remote in (False, True):
+        with pytest.raises(UsageError, match="--bind"):
+            Listener(None, f"{host}:0", allow_remote=allow_remote, max_frame_bytes=1)
 
 
 def test_another_address_than_loopback_needs_to_be_meant() -> None:

@@ -24,7 +24,9 @@ SPEC, DONE, OBSERVATIONS, ANSWERS = "spec.json", "done.json", "obs", "act"
 MAX_NAMES = 100_000
 """An actor whose folder of answers holds more names is refused: looking through them would cost the run its time."""
 
-_OPAQUE = re.compile(r"[0-9a-f]{32}")
+OPAQUE = re.compile(r"[0-9a-f]{32}")
+"""The name of a mailbox, whole."""
+
 _NAME = re.compile(r"[0-9]{5,7}\.json")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
@@ -81,7 +83,7 @@ class MailboxFolder:
 
         ``name``: 32 hex digits; an opaque name is never a path.
         """
-        if _OPAQUE.fullmatch(name) is None:
+        if OPAQUE.fullmatch(name) is None:
             raise HarnessFault(f"a mailbox is named by 32 hex digits, got {name[:60]!r}", code="connect_failed")
         path = root / name
         try:

@@ -5,15 +5,12 @@ Source: policy contract, section 4.4.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 
 from trialplate.errors import HarnessFault
-from trialplate.policies.mailbox.folder import DONE, MailboxFolder
+from trialplate.policies.mailbox.folder import DONE, OPAQUE, MailboxFolder
 from trialplate.policies.wire import strict_json
-
-OPAQUE = re.compile(r"[0-9a-f]{32}")
 
 
 def end_orphans(root: Path) -> tuple[str, ...]:

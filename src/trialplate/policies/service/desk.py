@@ -134,9 +134,10 @@ class Desk:
                 replan_interval=setting.replan_interval,
                 max_message_bytes=setting.budgets.max_message_bytes,
             )
-            for problem in match.problems:
-                code = problem.code if problem.code in _REFUSED_MATCHES else "contract_mismatch"
-                raise ContractFault(f"{len(match.problems)} of it do not fit, first: {problem}", code=code)
+            if match.problems:
+                first = match.problems[0]
+                code = first.code if first.code in _REFUSED_MATCHES else "contract_mismatch"
+                raise ContractFault(f"{len(match.problems)} of it do not fit, first: {first}", code=code)
         registration = identity_of(register.registration, setting)
         if not self._begun:
             self._registered[setting.arm] = registration

@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
     """Return whether every address of a host is this machine's own loopback."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # the second one: it cannot be the name of a host
         return False
     return all(ipaddress.ip_address(str(item[4][0]).partition("%")[0]).is_loopback for item in found)
 
@@ -114,8 +114,8 @@ def _bound(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind, number)
-    except OSError as error:
-        raise UsageError(f"--bind {host}:{port}: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--bind {host}:{port}: {getattr(error, 'strerror', None) or error}") from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
