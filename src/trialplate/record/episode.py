@@ -66,7 +66,8 @@ class Row:
     fault table and the stage chain. ``rows_dropped`` lay behind the replan interval, ``rows_discarded`` inside it
     when the episode ended; ``short_chunks`` counts decisions shorter than it, ``calls_rejected`` those that were not
     executed at all. ``usage``: what was metered over all calls, None with ``usage_reason`` when any call is unknown.
-    ``echo``: who filled in what a decision echoes, None when there was no decision.
+    ``echo``: who filled in what a decision echoes, None when there was no decision. ``run_id``: the run that it was
+    recorded in, filled in where it is stored; None before.
     """
 
     trial_id: str
@@ -103,6 +104,7 @@ class Row:
     events: tuple[Event, ...] = ()
     applied_scene: Any = None
     timing: Timing | None = None
+    run_id: str | None = None
     schema: str = "trialplate.row/1"
 
     def document(self) -> dict[str, Any]:

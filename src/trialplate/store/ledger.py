@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,10 @@ BESIDE = DISCLOSURES | {AMENDMENT}
 """Record types that belong to no run: each is written by a process of its own, also behind a ``run.close``."""
 
 ALLOWED_LATER = frozenset(
-    {"inputs_changed_during_run", "attempt_repeated", "row_order", "amendment_changes_rule", "stop_rule"}
+    {
+        *("inputs_changed_during_run", "attempt_repeated", "row_order", "attempts_overlap"),
+        *("amendment_changes_rule", "stop_rule"),
+    }
 )
 """Findings on a record that is intact, only not allowed: what follows it still fits."""
 
@@ -53,14 +57,43 @@ _END = {"trial_id": str, "attempt": int, "row_sha256": str, "termination": str, 
 _ARTIFACT = {"path": str, "sha256": str, "size": int}
 
 
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One file of an attempt: its name in the attempt's folder, its SHA-256 in hex, its size in bytes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What an ``attempt.end`` says: how the attempt ended, the SHA-256 of its row, and its other files."""
+
+    termination: str
+    row_sha256: str
+    artifacts: tuple[Artifact, ...]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Ended:
+        """Return it for the data of a record that was checked."""
+        return cls(
+            sys.intern(data["termination"]),
+            data["row_sha256"],
+            tuple(
+                Artifact(sys.intern(item["path"].rpartition("/")[2]), item["sha256"], item["size"])
+                for item in data["artifacts"]
+            ),
+        )
+
+
 @dataclass(slots=True)
 class Attempt:
-    """One started attempt. ``end``: the data of its ``attempt.end``, None while there is none."""
+    """One started attempt. ``end``: None while there is none. There are many: what a check needs is kept, no more."""
 
     trial: Planned
     attempt: int
-    start: Record
-    end: Mapping[str, Any] | None = None
+    end: Ended | None = None
 
     @property
     def key(self) -> Key:
@@ -71,6 +104,11 @@ class Attempt:
     def folder(self) -> str:
         """Its folder, relative to the campaign."""
         return episode_folder(*self.key)
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Its files besides the row; none while it has not ended."""
+        return self.end.artifacts if self.end is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +129,9 @@ class Close:
 class Ledger:
     """The state after a number of records. ``take`` never raises: what breaks a rule is returned and skipped.
 
-    ``newest``: the highest ordinal whose first attempt this run has started; -1 before the first.
+    ``newest``: the highest ordinal whose first attempt this run has started; -1 before the first. ``workers``: how
+    many attempts this run may have in hand at a time, None when it does not say. ``first_start``, ``last_end``: places
+    of these records; ``first_start_utc``: the earliest time of a start.
     """
 
     plan: Plan
@@ -99,6 +139,11 @@ class Ledger:
     last_attempt: dict[str, int] = field(default_factory=dict)
     next_ordinal: dict[str, int] = field(default_factory=dict)
     newest: int = -1
+    workers: int | None = None
+    in_hand: set[Key] = field(default_factory=set)
+    first_start: int | None = None
+    first_start_utc: str | None = None
+    last_end: int | None = None
     run_id: str | None = None
     running: bool = False
     close: Close | None = None
@@ -168,13 +213,20 @@ class Ledger:
         if (trial.trial_id, attempt) in self.attempts:
             return _wrong("row_duplicated", place, "an attempt that was not started", f"{trial.trial_id}-{attempt}")
         if attempt != FIRST_ATTEMPT:
-            return self._check_replacement(trial, attempt, place)
+            return self._check_replacement(trial, attempt, place) or self._check_overlap(place)
         due = self._due(trial.arm)
         if trial.ordinal != due:
             return _wrong("row_order", place, f"trial {due:06d} next of arm {trial.arm}", trial.trial_id)
         if trial.ordinal < self.newest:
             return _wrong("row_order", place, f"a trial behind {self.newest:06d} in this run", trial.trial_id)
-        return None
+        return self._check_overlap(place)
+
+    def _check_overlap(self, place: str) -> Finding | None:
+        """One robot, one worker: a run has no more attempts in hand at a time than it says that it has workers."""
+        if self.workers is None or len(self.in_hand) < self.workers:
+            return None
+        others = ", ".join(f"{trial_id}-{number}" for trial_id, number in sorted(self.in_hand))
+        return _wrong("attempts_overlap", place, f"{self.workers} at a time, as the run says", f"beside {others}")
 
     def _due(self, arm: str) -> int:
         """Return which trial of an arm starts next. Arms that come by themselves have runs of their own."""
@@ -207,8 +259,8 @@ class Ledger:
         before = self.attempts.get((trial.trial_id, attempt - 1))
         if before is None or before.end is None:
             return _wrong("attempt_repeated", place, f"attempt {attempt - 1} ended before", f"attempt {attempt}")
-        if before.end["termination"] != "interrupted":
-            how = f"attempt {attempt} after {before.end['termination']!r}"
+        if before.end.termination != "interrupted":
+            how = f"attempt {attempt} after {before.end.termination!r}"
             return _wrong("attempt_repeated", place, "one attempt: only an interrupted one may be replaced", how)
         if attempt - FIRST_ATTEMPT > self.plan.replacements:
             return _wrong("attempt_repeated", place, f"{self.plan.replacements} replacements", f"attempt {attempt}")
@@ -255,16 +307,15 @@ class Ledger:
         if kind in ("run.open", "run.resume"):
             self.run_id = self.run_id or data["run_id"]
             self.running, self.newest = True, -1
+            self.workers = data["workers"] if type(data.get("workers")) is int and "executor" in data else None
+            self.in_hand.clear()
         elif kind == "attempt.start":
-            trial = self.plan.trials[data["ordinal"]]
-            started = Attempt(trial, data["attempt"], record)
-            self.attempts[started.key] = started
-            self.last_attempt[trial.trial_id] = max(data["attempt"], self.last_attempt.get(trial.trial_id, -1))
-            self.next_ordinal[trial.arm] = max(self.next_ordinal.get(trial.arm, 0), trial.ordinal + 1)
-            if data["attempt"] == FIRST_ATTEMPT:
-                self.newest = max(self.newest, trial.ordinal)
+            self._apply_start(record, data)
         elif kind == "attempt.end":
-            self.attempts[(data["trial_id"], data["attempt"])].end = data
+            key = (data["trial_id"], data["attempt"])
+            self.attempts[key].end = Ended.of(data)
+            self.in_hand.discard(key)
+            self.last_end = record["seq"]
         elif kind == "inputs.checked":
             self.inputs = self.inputs if self.inputs is not None else data["digests"]
         elif kind == "run.close":
@@ -276,6 +327,19 @@ class Ledger:
             self.cutovers.append(cutover_of(data))
         elif kind == AMENDMENT:
             self.amendments.documents.append(data["amendment"])
+
+    def _apply_start(self, record: Record, data: Mapping[str, Any]) -> None:
+        trial, attempt = self.plan.trials[data["ordinal"]], data["attempt"]
+        key = (trial.trial_id, attempt)
+        self.attempts[key] = Attempt(trial, attempt)
+        self.in_hand.add(key)
+        self.last_attempt[trial.trial_id] = max(attempt, self.last_attempt.get(trial.trial_id, -1))
+        self.next_ordinal[trial.arm] = max(self.next_ordinal.get(trial.arm, 0), trial.ordinal + 1)
+        if attempt == FIRST_ATTEMPT:
+            self.newest = max(self.newest, trial.ordinal)
+        if self.first_start is None:
+            self.first_start = record["seq"]
+        self.first_start_utc = min(record["utc"], self.first_start_utc or record["utc"])
 
     def ended(self) -> tuple[Attempt, ...]:
         """Return the attempts that have ended, in schedule order."""
@@ -312,7 +376,7 @@ class Ledger:
 
 def terminations(attempts: Iterable[Attempt]) -> dict[str, int]:
     """Return how many ended attempts ended in which way, sorted by name."""
-    counts = Counter(attempt.end["termination"] for attempt in attempts if attempt.end is not None)
+    counts = Counter(attempt.end.termination for attempt in attempts if attempt.end is not None)
     return dict(sorted(counts.items()))
 
 

@@ -10,7 +10,8 @@ from trialplate.canonical import MAX_LINE_BYTES, canonical_json, read_stored
 from trialplate.errors import CanonicalError
 from trialplate.record import ExchangeRef, Row, TraceRef
 from trialplate.store.findings import EvidenceProblem, Finding, finding, malformed, problem
-from trialplate.store.layout import Planned, exchange_path, trace_path
+from trialplate.store.layout import Planned, episode_folder, exchange_path, trace_path
+from trialplate.store.ledger import Artifact, Ended
 
 SCHEMA = "trialplate.row/1"
 _PLAIN: Mapping[str, tuple[type, ...]] = {
@@ -92,12 +93,13 @@ def compare_row(row: Row, planned: Planned, *, attempt: int, path: str) -> list[
     ]
 
 
-def compare_end(row: Row, end: Mapping[str, Any], *, path: str) -> list[Finding]:
-    """Return where a row contradicts its ``attempt.end``: termination, and the reference to its trace."""
+def compare_end(row: Row, end: Ended, *, path: str) -> list[Finding]:
+    """Return where a row contradicts its ``attempt.end``: termination, and the references to its files."""
     found = []
-    if row.termination != end["termination"]:
-        found.append(_contradiction(path, "/termination", end["termination"], row.termination))
-    listed = {artifact["path"]: artifact for artifact in end["artifacts"]}
+    if row.termination != end.termination:
+        found.append(_contradiction(path, "/termination", end.termination, row.termination))
+    folder = episode_folder(row.trial_id, row.attempt)
+    listed = {f"{folder}/{artifact.name}": artifact for artifact in end.artifacts}
     named = {
         "trace": (row.trace, trace_path(row.trial_id, row.attempt)),
         "exchange": (row.exchange, exchange_path(row.trial_id, row.attempt)),
@@ -108,7 +110,7 @@ def compare_end(row: Row, end: Mapping[str, Any], *, path: str) -> list[Finding]
 
 
 def _compare_artifact(
-    name: str, reference: TraceRef | ExchangeRef | None, place: str, *, listed: Mapping[str, Any], path: str
+    name: str, reference: TraceRef | ExchangeRef | None, place: str, *, listed: Mapping[str, Artifact], path: str
 ) -> list[Finding]:
     """Return where a row's reference to a file is not what the journal says of it."""
     if reference is None:
@@ -117,10 +119,10 @@ def _compare_artifact(
     if artifact is None or reference.path != place:
         return [_contradiction(path, f"/{name}/path", f"{place}, one of {sorted(listed)}", reference.path)]
     found = []
-    if artifact["sha256"] != reference.file_sha256:
-        found.append(_contradiction(path, f"/{name}/file_sha256", artifact["sha256"], reference.file_sha256))
-    if artifact["size"] != reference.size_bytes:
-        found.append(_contradiction(path, f"/{name}/size_bytes", artifact["size"], reference.size_bytes))
+    if artifact.sha256 != reference.file_sha256:
+        found.append(_contradiction(path, f"/{name}/file_sha256", artifact.sha256, reference.file_sha256))
+    if artifact.size != reference.size_bytes:
+        found.append(_contradiction(path, f"/{name}/size_bytes", artifact.size, reference.size_bytes))
     return found
 
 

@@ -133,7 +133,7 @@ def _check_evidence(path: Path, folder: Folder, contents: Contents, found: _Foun
     with found.keeping():
         columns = lock_columns(plan.document)
     for attempt in ledger.ended():
-        row = _check_attempt(folder, contents, attempt, columns, found)
+        row = _check_attempt(folder, contents, attempt, columns, ledger.run_id, found)
         if row is not None:
             rows.append(row)
     _check_indexes(folder, contents, plan, state, ledger, found)
@@ -152,9 +152,9 @@ def _check_lock(lock_bytes: bytes, journal: bytes, found: _Found) -> Plan | None
 
 def _check_lock_time(plan: Plan, ledger: Ledger, found: _Found) -> None:
     created = plan.document.get("created_utc")
-    starts = [attempt.start["utc"] for attempt in ledger.attempts.values()]
-    if isinstance(created, str) and starts and created > min(starts):
-        expected = f"a time before the first attempt, {min(starts)}"
+    started = ledger.first_start_utc
+    if isinstance(created, str) and started is not None and created > started:
+        expected = f"a time before the first attempt, {started}"
         found.add("late_lock", LOCK, pointer="/created_utc", expected=expected, found=created)
 
 
@@ -218,8 +218,7 @@ def _check_names(contents: Contents, state: Scan, ledger: Ledger, found: _Found)
     if ledger.close is not None:
         expected |= {ROWS, COMPLETION}
     for attempt in ledger.ended():
-        end = attempt.end or {}
-        expected |= {f"{attempt.folder}/{ROW}", *(artifact["path"] for artifact in end["artifacts"])}
+        expected |= {f"{attempt.folder}/{name}" for name in (ROW, *(item.name for item in attempt.artifacts))}
     unfinished = tuple(f"{attempt.folder}/" for attempt in ledger.open_attempts())
     irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
     for name in sorted(expected - set(contents.files) - irregular - {JOURNAL, HEAD, *DERIVED}):
@@ -241,24 +240,30 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _check_attempt(
-    folder: Folder, contents: Contents, attempt: Attempt, columns: tuple[Column, ...] | None, found: _Found
+    folder: Folder,
+    contents: Contents,
+    attempt: Attempt,
+    columns: tuple[Column, ...] | None,
+    run_id: str | None,
+    found: _Found,
 ) -> Row | None:
     row = None
     if f"{attempt.folder}/{ROW}" in contents.files:
         with found.keeping():
-            row = read_row(folder, attempt)
-    for artifact in (attempt.end or {})["artifacts"]:
-        name, size = artifact["path"], contents.files.get(artifact["path"])
+            row = read_row(folder, attempt, run_id=run_id)
+    for artifact in attempt.artifacts:
+        name = f"{attempt.folder}/{artifact.name}"
+        size = contents.files.get(name)
         if size is None:
             continue  # a finding already: missing, or not a regular file
-        if size != artifact["size"]:
-            found.add("size_mismatch", name, expected=f"{artifact['size']} bytes", found=f"{size} bytes")
+        if size != artifact.size:
+            found.add("size_mismatch", name, expected=f"{artifact.size} bytes", found=f"{size} bytes")
             continue
         with found.keeping():
             if row is not None and row.trace is not None and row.trace.path == name:
                 read_row_trace(folder, row, columns=columns)
-            elif (digest := folder.sha256(name)) != artifact["sha256"]:
-                found.add("hash_mismatch", name, expected=artifact["sha256"], found=digest)
+            elif (digest := folder.sha256(name)) != artifact.sha256:
+                found.add("hash_mismatch", name, expected=artifact.sha256, found=digest)
     return row
 
 
@@ -289,7 +294,7 @@ def _check_rows(data: bytes, ended: tuple[Attempt, ...], found: _Found) -> None:
     lines = data.split(b"\n")
     last = lines.pop()
     for number, (attempt, line) in enumerate(zip(ended, lines, strict=False)):
-        wanted = (attempt.end or {})["row_sha256"]
+        wanted = attempt.end.row_sha256 if attempt.end is not None else ""
         if sha256_hex(line) != wanted:
             place = f"line {number}"
             found.add("rows_digest_mismatch", ROWS, pointer=place, expected=wanted, found=sha256_hex(line))

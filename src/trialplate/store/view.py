@@ -95,7 +95,7 @@ def read_campaign(path: Path) -> CampaignView:
             for wrong in ledger.take(record):
                 if wrong.exit_code != 3:
                     raise EvidenceProblem(wrong)
-        rows = tuple(read_row(folder, attempt) for attempt in ledger.ended())
+        rows = tuple(read_row(folder, attempt, run_id=ledger.run_id) for attempt in ledger.ended())
     return make_view(path, plan, state, ledger, rows)
 
 
@@ -134,15 +134,18 @@ def why(state: Scan) -> str:
     return f"{state.problem}; damage is never repaired"
 
 
-def read_row(folder: Folder, attempt: Attempt) -> Row:
-    """Read the row of an ended attempt, compare its digest, and that it is the row of this trial."""
-    path = f"{attempt.folder}/{ROW}"
-    end = attempt.end or {}
+def read_row(folder: Folder, attempt: Attempt, *, run_id: str | None) -> Row:
+    """Read the row of an ended attempt; compare its digest, and that it is the row of this trial and of this run."""
+    path, end = f"{attempt.folder}/{ROW}", attempt.end
+    if end is None:
+        raise problem("end_without_start", path, expected="an attempt that has ended", found="one that has not")
     data = folder.read(path, limit_bytes=MAX_LINE_BYTES)
     found = sha256_hex(data)
-    if found != end["row_sha256"]:
-        raise problem("hash_mismatch", path, expected=end["row_sha256"], found=found)
+    if found != end.row_sha256:
+        raise problem("hash_mismatch", path, expected=end.row_sha256, found=found)
     row = parse_row(data, path)
+    if row.run_id != run_id:
+        raise problem("mixed_runs", path, pointer="/run_id", expected=run_id, found=row.run_id)
     for wrong in compare_row(row, attempt.trial, attempt=attempt.attempt, path=path) + compare_end(
         row, end, path=path
     ):

@@ -76,10 +76,18 @@ def test_every_document_is_stored_in_canonical_form(tmp_path: Path) -> None:
             assert [canonical_json(read_stored(line)) for line in data.splitlines()] == data.splitlines()
 
 
-def test_the_same_attempts_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_attempts_of_a_run_of_the_same_name_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trialplate.store.campaign.secrets.token_hex", lambda size: "5a" * size)
     one, other = (snapshot(build(tmp_path / name)) for name in ("one", "other"))
-    differing = {name for name in one if one[name] != other[name]}
-    assert differing == {"journal.jsonl", "head.json", "completion.json"}  # the run id is random
+    assert one == other
+
+
+def test_a_row_names_the_run_that_it_was_recorded_in(tmp_path: Path) -> None:
+    view = read_campaign(build(tmp_path / "c"))
+    assert {row.run_id for row in view.rows} == {view.run_id}
+    assert view.run_id not in {row.run_id for row in read_campaign(build(tmp_path / "other")).rows}
 
 
 def test_a_start_is_durable_before_it_returns_and_evidence_before_its_end(tmp_path: Path) -> None:
