@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,7 +27,6 @@ from trialplate.store.layout import (
     COMPLETION,
     DERIVED,
     EXCHANGE,
-    LEFTOVER,
     LOCK,
     ROW,
     ROWS,
@@ -38,7 +36,8 @@ from trialplate.store.layout import (
     episode_folder,
     read_plan,
 )
-from trialplate.store.ledger import Attempt, Ended, Ledger, completion_document, terminations
+from trialplate.store.ledger import Attempt, Ledger, completion_document, terminations
+from trialplate.store.leftovers import refuse_reserved, set_aside
 from trialplate.store.lockfile import (
     refuse_foreign,
     refuse_other_lock,
@@ -107,17 +106,18 @@ class CampaignWriter:
         plan = read_plan(lock_bytes)
         refuse_foreign(folder, present)
         start = Journal.open if JOURNAL in present else Journal.create
-        journal = start(folder / JOURNAL, lock_sha256=lock_sha256, disk=disk, clock=clock)
-        try:
+        with ExitStack() as undo:
+            disk.anchor(folder)
+            undo.callback(disk.release, folder)
+            journal = start(folder / JOURNAL, lock_sha256=lock_sha256, disk=disk, clock=clock)
+            undo.callback(journal.close)
             ledger = _replayed(plan, journal.records)
             writer = cls(folder, plan=plan, journal=journal, ledger=ledger, disk=disk)
             remove_staging(folder, disk=disk)
             writer._write_amendments()
             if journal.records and journal.records[-1]["type"] == "run.close":
                 writer._write_indexes()
-        except BaseException:
-            journal.close()
-            raise
+            undo.pop_all()
         return writer
 
     def __enter__(self) -> CampaignWriter:
@@ -166,7 +166,7 @@ class CampaignWriter:
         found = []
         for trial_id, attempt in self._ledger.last_attempt.items():
             last = self._ledger.attempts[(trial_id, attempt)]
-            interrupted = last.end is not None and last.end.termination == "interrupted"
+            interrupted = last.end is not None and last.end["termination"] == "interrupted"
             if interrupted and attempt < self.plan.replacements and not self._ledger.compromised(trial_id):
                 found.append((last.trial, attempt + 1))
         return tuple(sorted(found, key=lambda pair: pair[0].ordinal))
@@ -244,10 +244,10 @@ class CampaignWriter:
         contradicts its files; nothing is written then.
         """
         files = dict(artifacts or {})
+        refuse_reserved(files)
         files |= {name: data for name, data in ((TRACE, trace), (EXCHANGE, exchange)) if data is not None}
         folder = episode_folder(row.trial_id, row.attempt)
         listed = [_artifact(f"{folder}/{name}", data) for name, data in sorted(files.items())]
-        row = replace(row, run_id=self._ledger.run_id)
         stored = row_bytes(row)
         end = self._end(row, stored, listed)
         self._refuse(row, end)
@@ -268,7 +268,6 @@ class CampaignWriter:
         """
         if row.termination != "interrupted" or row.trace is not None:
             raise UsageError(f"trial {row.trial_id}: expected an interrupted row without a trace")
-        row = replace(row, run_id=self._ledger.run_id)
         stored = row_bytes(row)
         self._refuse(row, self._end(row, stored, []))
         folder = episode_folder(row.trial_id, row.attempt)
@@ -276,7 +275,7 @@ class CampaignWriter:
         with self._failing_for_good():
             self._disk.make_folder(place)
             remove_staging(place, disk=self._disk)
-            self._set_aside(place, stored)
+            set_aside(place, stored, disk=self._disk)
             self._disk.replace(place / ROW, stored)
             kept = [name for name in self._disk.entries(place) if name != ROW]
             listed = [_artifact(f"{folder}/{name}", self._disk.read(place / name)) for name in kept]
@@ -302,6 +301,7 @@ class CampaignWriter:
 
     def close(self) -> None:
         """Give the lock back. Nothing is written."""
+        self._disk.release(self.folder)
         self._journal.close()
 
     def _append(self, kind: str, data: Mapping[str, Any], *, tolerated: str = "") -> Record:
@@ -325,12 +325,12 @@ class CampaignWriter:
     def _refuse(self, row: Row, end: Mapping[str, Any]) -> None:
         """Refuse an end that no open attempt waits for, or a row that is not of it, before anything is written."""
         self._journal.refuse_if_unusable()
+        self._journal.refuse_if_gone()
         wrong = self._ledger.check("attempt.end", end, place="attempt.end")
         planned = self.plan.planned(row.trial_id)
         found = [wrong] if wrong is not None else []
         if planned is not None and not found:
-            found = compare_row(row, planned, attempt=row.attempt, path=ROW)
-            found += compare_end(row, Ended.of(end), path=ROW)
+            found = compare_row(row, planned, attempt=row.attempt, path=ROW) + compare_end(row, end, path=ROW)
         for item in found:
             raise UsageError(
                 f"the end of trial {row.trial_id}, attempt {row.attempt}, is refused at {item.pointer}: "
@@ -347,16 +347,6 @@ class CampaignWriter:
             self._journal.stop(failure.message)
             raise
 
-    def _set_aside(self, place: Path, stored: bytes) -> None:
-        present = self._disk.entries(place)
-        for name in present:
-            if name.endswith(LEFTOVER) or (name == ROW and self._disk.read(place / ROW) == stored):
-                continue
-            target = name
-            while (target := f"{target}{LEFTOVER}") in present:
-                continue
-            self._disk.rename(place / name, place / target)
-
     def _write_amendments(self) -> None:
         with self._failing_for_good():
             write_amendments(self.folder, self._ledger.amendments.files(), disk=self._disk)
@@ -368,13 +358,14 @@ class CampaignWriter:
             return
         document = completion_document(self.plan, close, self._journal.head)
         with self._failing_for_good():
+            self._journal.refuse_if_gone()
             lines = [self._row_line(attempt) for attempt in close.ended]
             self._disk.replace(self.folder / ROWS, b"".join(lines))
             self._disk.replace(self.folder / COMPLETION, canonical_json(document))
 
     def _row_line(self, attempt: Attempt) -> bytes:
         data = self._disk.read(self.folder / attempt.folder / ROW)
-        expected = attempt.end.row_sha256 if attempt.end is not None else ""
+        expected = attempt.end["row_sha256"] if attempt.end is not None else ""
         if sha256_hex(data) != expected:
             raise problem("hash_mismatch", f"{attempt.folder}/{ROW}", expected=expected, found=sha256_hex(data))
         return data + b"\n"

@@ -133,6 +133,7 @@ class Disk:
         self._kernel = kernel or SystemKernel()
         self._paths: dict[int, Path] = {}
         self._durable: set[Path] = set()
+        self._anchors: set[Path] = set()
 
     def open_new(self, path: Path, *, mode: int = 0o644) -> int:
         """Create a file that must not exist (O_EXCL, O_NOFOLLOW)."""
@@ -278,13 +279,16 @@ class Disk:
             self._durable.add(folder)
 
     def _settle(self, folder: Path) -> None:
-        """Make the name of a folder durable, once. One whose parent may not be read is none of ours."""
+        """Make the name of a folder durable, once. Above a campaign, one whose parent may not be read is not ours."""
         if folder in self._durable or self.durability == "process":
             return
+        inside = any(folder.parent.is_relative_to(top) for top in self._anchors)
         with _explained(folder.parent, "fsync the folder"):
             try:
                 handle = self._kernel.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
             except PermissionError:
+                if inside:
+                    raise
                 return
             self._sync_opened(handle)
         self._durable.add(folder)
@@ -314,10 +318,12 @@ class Disk:
         """Hold the folder open."""
         with _explained(folder, "open the folder"):
             self._kernel.anchor(folder)
+        self._anchors.add(folder)
 
     def release(self, folder: Path) -> None:
         """Close it; nothing happens when it was not held."""
         self._kernel.release(folder)
+        self._anchors.discard(folder)
 
 
 def staging_path(path: Path) -> Path:

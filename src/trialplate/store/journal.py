@@ -88,15 +88,22 @@ class Journal:
         """Take the lock of an existing journal, and recover a torn tail.
 
         The tail goes to ``journal.partial``; then the good records and a ``recovered`` record are put in place
-        atomically, and the head follows. Killed anywhere, it can be repeated with the same result. Raises
-        UsageError ``campaign_busy``, EvidenceError ``journal_broken``, StorageFailure.
+        atomically, and the head follows. Records behind the head are written anew before the head may count them:
+        the process that wrote them was killed before its sync, or its sync failed, and then no later sync of that
+        file can be believed. Killed anywhere, it can be repeated with the same result. Raises UsageError
+        ``campaign_busy``, EvidenceError ``journal_broken``, StorageFailure.
         """
         disk = disk or Disk()
         descriptor = _open_locked(path, disk)
         try:
-            state = _read(path, lock_sha256=lock_sha256, disk=disk)
-            if state.status == "torn":
-                state = _recover(path, state, lock_sha256=lock_sha256, disk=disk, clock=clock)
+            state, head = _read(path, lock_sha256=lock_sha256, disk=disk)
+            kept, tail = _discarded(path, state, disk=disk)
+            if tail or head is None or head.size < state.good_bytes:
+                if tail:
+                    disk.replace(path.with_name(PARTIAL), kept + tail)
+                    state = _recovered(path, state, tail, lock_sha256=lock_sha256, disk=disk, clock=clock)
+                else:
+                    disk.replace(path, disk.read(path))
                 replaced, descriptor = descriptor, _open_locked(path, disk)
                 disk.close(replaced)
             journal = cls(path, disk=disk, clock=clock, descriptor=descriptor, lock_sha256=lock_sha256, state=state)
@@ -126,10 +133,9 @@ class Journal:
         last = self.head
         record = make_record(kind, data, seq=last.count, prev_sha256=last.head_sha256, stamp=self._clock())
         line = record_line(record)
+        self.refuse_if_gone()
         self._unusable = "an earlier append did not end"
         try:
-            if not self._disk.still_there(self._descriptor):
-                raise StorageFailure(f"{self.path} was removed or replaced while it was written: nothing more is")
             self._disk.write_all(self._descriptor, line)
             self._disk.fsync(self._descriptor)
         except StorageFailure as failure:
@@ -170,6 +176,15 @@ class Journal:
         if self._descriptor < 0:
             raise UsageError(f"{self.path} was closed by this writer: resume it to go on", code="writer_closed")
 
+    def refuse_if_gone(self) -> None:
+        """Raise StorageFailure, for good, when the path no longer leads to this journal: nothing is written then."""
+        try:
+            if not self._disk.still_there(self._descriptor):
+                raise StorageFailure(f"{self.path} was removed or replaced while it was written: nothing more is")
+        except StorageFailure as failure:
+            self._unusable = failure.message
+            raise
+
     def _read_back(self, line: bytes) -> str:
         """Say whether the file holds what memory says it holds; nothing is retried either way."""
         with suppress(StorageFailure):  # being unable to read is an answer too
@@ -193,7 +208,7 @@ def _open_locked(path: Path, disk: Storage) -> int:
     return descriptor
 
 
-def _read(path: Path, *, lock_sha256: str, disk: Storage) -> Scan:
+def _read(path: Path, *, lock_sha256: str, disk: Storage) -> tuple[Scan, Head | None]:
     present = disk.entries(path.parent)
     head = read_head(disk.read(path.with_name(HEAD))) if HEAD in present else None
     state = scan(disk.read(path), lock_sha256=lock_sha256, head=head)
@@ -201,22 +216,31 @@ def _read(path: Path, *, lock_sha256: str, disk: Storage) -> Scan:
         raise problem(
             "journal_broken", path.name, expected="an unbroken chain; damage is never repaired", found=state.problem
         )
-    return state
+    return state, head
 
 
-def _recover(path: Path, state: Scan, *, lock_sha256: str, disk: Storage, clock: Callable[[], Stamp]) -> Scan:
-    """Save the torn tail, then replace the journal by its good records and one that says what was discarded."""
-    data = disk.read(path)
-    tail = data[state.good_bytes :]
-    partial_path = path.with_name(PARTIAL)
-    kept = disk.read(partial_path) if PARTIAL in disk.entries(path.parent) else b""
-    kept = kept[: discarded_bytes(state.records)]
+def _discarded(path: Path, state: Scan, *, disk: Storage) -> tuple[bytes, bytes]:
+    """Return what ``journal.partial`` holds of earlier recoveries, and the tail that is to be set aside now.
+
+    An earlier recovery may have set a tail aside, and the power may have gone before it was recorded, and taken the
+    tail of the journal with it: that one is recorded then.
+    """
+    present = PARTIAL in disk.entries(path.parent)
+    partial = disk.read(path.with_name(PARTIAL)) if present else b""
+    known = discarded_bytes(state.records)
+    kept = partial[:known]
     check_partial(kept, state.records)
-    disk.replace(partial_path, kept + tail)
+    return kept, disk.read(path)[state.good_bytes :] if state.status == "torn" else partial[known:]
+
+
+def _recovered(
+    path: Path, state: Scan, tail: bytes, *, lock_sha256: str, disk: Storage, clock: Callable[[], Stamp]
+) -> Scan:
+    """Replace the journal by its good records and one that says what was discarded."""
     last = state.head(len(state.records), lock_sha256=lock_sha256)
     discarded = {"discarded_bytes": len(tail), "discarded_sha256": sha256_hex(tail)}
     record = make_record("recovered", discarded, seq=last.count, prev_sha256=last.head_sha256, stamp=clock())
     line = record_line(record)
-    disk.replace(path, data[: state.good_bytes] + line)
+    disk.replace(path, disk.read(path)[: state.good_bytes] + line)
     size = state.good_bytes + len(line)
     return Scan("clean", (*state.records, record), (*state.ends, size), size)

@@ -120,7 +120,8 @@ class NameChange:
 class MemoryFiles:
     """A tree of files. Paths are absolute; there are no links. Raises OSError as a kernel does.
 
-    ``names``: folder number -> name -> number, as programs see it. ``holders``: file number -> who holds its lock.
+    ``names``: folder number -> name -> number, as programs see it. ``holders``: file number -> the open file that
+    holds its lock.
     """
 
     def __init__(self) -> None:

@@ -84,14 +84,14 @@ class MemoryKernel:
 
     def close(self, descriptor: int) -> None:
         """Close, and give up its lock."""
-        number = self._open.pop(descriptor).number
-        if self.files.holders.get(number) == (id(self), descriptor):
-            del self.files.holders[number]
+        opened = self._open.pop(descriptor)
+        if self.files.holders.get(opened.number) is opened:
+            del self.files.holders[opened.number]
 
     def flock(self, descriptor: int) -> None:
         """Lock without waiting."""
-        holder = self.files.holders.setdefault(self._open[descriptor].number, (id(self), descriptor))
-        if holder != (id(self), descriptor):
+        opened = self._open[descriptor]
+        if self.files.holders.setdefault(opened.number, opened) is not opened:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
 
     def truncate(self, descriptor: int, size: int) -> None:
