@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,7 +37,7 @@ from trialplate.store.layout import (
     episode_folder,
     read_plan,
 )
-from trialplate.store.ledger import Attempt, Ledger, completion_document, terminations
+from trialplate.store.ledger import Attempt, Ended, Ledger, completion_document, terminations
 from trialplate.store.leftovers import refuse_reserved, set_aside
 from trialplate.store.lockfile import (
     refuse_foreign,
@@ -166,7 +167,7 @@ class CampaignWriter:
         found = []
         for trial_id, attempt in self._ledger.last_attempt.items():
             last = self._ledger.attempts[(trial_id, attempt)]
-            interrupted = last.end is not None and last.end["termination"] == "interrupted"
+            interrupted = last.end is not None and last.end.termination == "interrupted"
             if interrupted and attempt < self.plan.replacements and not self._ledger.compromised(trial_id):
                 found.append((last.trial, attempt + 1))
         return tuple(sorted(found, key=lambda pair: pair[0].ordinal))
@@ -181,12 +182,13 @@ class CampaignWriter:
         run_id = self._ledger.run_id or secrets.token_hex(16)
         return self._append(kind, {"run_id": run_id, **data, "durability": self._disk.durability})
 
-    def inputs_checked(self, digests: Mapping[str, Any]) -> Record:
-        """Record the digests of policy sources and checkpoints.
+    def inputs_checked(self, digests: Mapping[str, Any], *, sources: Mapping[str, str] | None = None) -> Record:
+        """Record the digests of policy sources and checkpoints; ``sources``: those of suite and harness.
 
         Recorded also when they changed, which is then a finding of every check.
         """
-        return self._append("inputs.checked", {"digests": dict(digests)}, tolerated="inputs_changed_during_run")
+        data = {"digests": dict(digests), **(sources or {})}
+        return self._append("inputs.checked", data, tolerated="inputs_changed_during_run")
 
     def note(self, kind: str, data: Mapping[str, Any]) -> Record:
         """Record an event of the run that belongs to no episode: ``clock_step``, ``result_refused``, ..."""
@@ -248,6 +250,7 @@ class CampaignWriter:
         files |= {name: data for name, data in ((TRACE, trace), (EXCHANGE, exchange)) if data is not None}
         folder = episode_folder(row.trial_id, row.attempt)
         listed = [_artifact(f"{folder}/{name}", data) for name, data in sorted(files.items())]
+        row = replace(row, run_id=self._ledger.run_id)
         stored = row_bytes(row)
         end = self._end(row, stored, listed)
         self._refuse(row, end)
@@ -268,6 +271,7 @@ class CampaignWriter:
         """
         if row.termination != "interrupted" or row.trace is not None:
             raise UsageError(f"trial {row.trial_id}: expected an interrupted row without a trace")
+        row = replace(row, run_id=self._ledger.run_id)
         stored = row_bytes(row)
         self._refuse(row, self._end(row, stored, []))
         folder = episode_folder(row.trial_id, row.attempt)
@@ -330,7 +334,8 @@ class CampaignWriter:
         planned = self.plan.planned(row.trial_id)
         found = [wrong] if wrong is not None else []
         if planned is not None and not found:
-            found = compare_row(row, planned, attempt=row.attempt, path=ROW) + compare_end(row, end, path=ROW)
+            found = compare_row(row, planned, attempt=row.attempt, path=ROW)
+            found += compare_end(row, Ended.of(end), path=ROW)
         for item in found:
             raise UsageError(
                 f"the end of trial {row.trial_id}, attempt {row.attempt}, is refused at {item.pointer}: "
@@ -365,7 +370,7 @@ class CampaignWriter:
 
     def _row_line(self, attempt: Attempt) -> bytes:
         data = self._disk.read(self.folder / attempt.folder / ROW)
-        expected = attempt.end["row_sha256"] if attempt.end is not None else ""
+        expected = attempt.end.row_sha256 if attempt.end is not None else ""
         if sha256_hex(data) != expected:
             raise problem("hash_mismatch", f"{attempt.folder}/{ROW}", expected=expected, found=sha256_hex(data))
         return data + b"\n"
