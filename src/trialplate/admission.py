@@ -159,7 +159,7 @@ def _arm_faults(arm: Mapping[str, Any], suite: Suite, *, place: str, base: Path)
         return [*faults, DocumentFault(f"{place}.policy", str(error))]
     faults += _reference_faults(policy, scheme, suite, place=place, base=base)
     for index, name in enumerate(arm.get("weights") or []):
-        if isinstance(name, str) and not (base / name).is_file():
+        if isinstance(name, str) and not (base / name).exists():
             faults.append(DocumentFault(f"{place}.weights[{index}]", f"no file {name!r} beside the protocol"))
     return faults + _attachment_faults(arm, scheme, place=place)
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256, env_seed
+from trialplate.inputs import changed_arms
 from trialplate.interfaces import Scenario, Suite
-from trialplate.lock import arm_place, locked_inputs, suite_identity
+from trialplate.lock import arm_place, suite_identity
 from trialplate.record import Row, Trace
 from trialplate.spec.channels import ActionSpec
 from trialplate.spec.protocol import Protocol
@@ -205,15 +206,15 @@ def _declarations(view: CampaignView) -> Iterator[tuple[int, str, str]]:
 def input_findings(view: CampaignView) -> list[Finding]:
     """Every complete run must have checked code and weights before its first attempt and after its last."""
     kinds = [record["type"] for record in view.records]
-    locked = locked_inputs(view.lock_document)
     found = []
     if view.complete:
         first, last = kinds.index("attempt.start"), len(kinds) - 1 - kinds[::-1].index("attempt.end")
         if "inputs.checked" not in kinds[:first] or "inputs.checked" not in kinds[last:]:
             found.append(_inputs("a check before the first and after the last episode", "none"))
     for record in view.records:
-        if record["type"] == "inputs.checked" and record["data"]["digests"] != locked:
-            found.append(_inputs("the locked code and weights", f"others at record {record['seq']}"))
+        changed = changed_arms(view.lock_document, record["data"]) if record["type"] == "inputs.checked" else ()
+        if changed:
+            found.append(_inputs("the locked code and weights", f"others of {', '.join(sorted(changed))}"))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import subprocess
 import sys
@@ -17,6 +19,9 @@ from trialplate.errors import LockError
 _IGNORED_PARTS = {"__pycache__"}
 _IGNORED_SUFFIXES = {".pyc", ".pyo"}
 _CODE_SUFFIXES = {".py", ".so", ".pyd"}
+_INDEX_SUFFIX = ".index.json"
+"""Ending of a file that says which shard holds which tensor (``weight_map``)."""
+
 _VECTOR_EXTENSIONS = (
     "sse4_2",
     "avx",
@@ -38,17 +43,22 @@ def tree(root: Path) -> dict[str, str]:
 
     Links are refused: what they point to could change without the digest changing place.
     """
+    return {name: file_sha256(path) for name, path in tree_files(root).items()}
+
+
+def tree_files(root: Path) -> dict[str, Path]:
+    """Return path -> place of what :func:`tree` hashes. Raises LockError ``not_regular_file`` for anything else."""
     if root.is_symlink():
         raise LockError(f"{root} is a symbolic link; name the file itself", code="not_regular_file")
     if root.is_file():
-        return {root.name: file_sha256(root)}
-    found: dict[str, str] = {}
+        return {root.name: root}
+    found: dict[str, Path] = {}
     for path in sorted(root.rglob("*")):
         if _IGNORED_PARTS & set(path.parts) or path.suffix in _IGNORED_SUFFIXES or path.is_dir():
             continue
         if path.is_symlink() or not path.is_file():
             raise LockError(f"{path} is not a regular file", code="not_regular_file")
-        found[path.relative_to(root).as_posix()] = file_sha256(path)
+        found[path.relative_to(root).as_posix()] = path
     return found
 
 
@@ -146,16 +156,59 @@ def _cpu_flags(cpu: Mapping[str, str]) -> frozenset[str]:
 
 
 def checkpoint(paths: Sequence[str], *, base: Path) -> list[dict[str, Any]]:
-    """Return path, size and SHA-256 of every checkpoint file; raises LockError for a missing file or a link."""
-    shards = []
+    """Return path, size and SHA-256 of every checkpoint file, those of a named folder included.
+
+    Raises what :func:`checkpoint_files` raises.
+    """
+    return [
+        {"path": name, "size_bytes": path.stat().st_size, "sha256": file_sha256(path)}
+        for name, path in checkpoint_files(paths, base=base).items()
+    ]
+
+
+def checkpoint_files(paths: Sequence[str], *, base: Path) -> dict[str, Path]:
+    """Return name -> place of every checkpoint file; of a folder, every file below it.
+
+    Raises LockError: ``weights`` for a missing file and for a shard that an index names and nobody listed,
+    ``not_regular_file`` for a link, on the way as well, and for anything else that is no plain file: what it leads to
+    could be another thing the next time.
+    """
+    found: dict[str, Path] = {}
     for name in paths:
-        path = base / name
-        if path.is_symlink() or not path.is_file():
-            raise LockError(
-                f"weights {name!r}: expected a regular file at {path}, found none; correct the path", code="weights"
-            )
-        shards.append({"path": name, "size_bytes": path.stat().st_size, "sha256": file_sha256(path)})
-    return shards
+        place, relative = base / name, Path(name)
+        above = () if relative.is_absolute() else place.parents[: len(relative.parts) - 1]
+        for step in (place, *above):
+            if step.is_symlink():
+                raise LockError(
+                    f"weights {name!r}: {step} is a link, not a regular file; name the file itself",
+                    code="not_regular_file",
+                )
+        inside = sorted(place.rglob("*")) if place.is_dir() else [place]
+        files = [path for path in inside if path.is_symlink() or not path.is_dir()]
+        for path in files:
+            if not os.path.lexists(path):
+                raise LockError(f"weights {name!r}: expected a file at {path}, found none", code="weights")
+            if path.is_symlink() or not path.is_file():
+                raise LockError(f"weights {name!r}: {path} is not a regular file", code="not_regular_file")
+        if not files:
+            raise LockError(f"weights {name!r}: expected files in {place}, found none", code="weights")
+        found |= {(relative / path.relative_to(place)).as_posix(): path for path in files}
+    _refuse_unlisted(found)
+    return found
+
+
+def _refuse_unlisted(found: Mapping[str, Path]) -> None:
+    """Refuse a checkpoint whose index names shards that are not among its files."""
+    for name, path in found.items():
+        if not name.endswith(_INDEX_SUFFIX):
+            continue
+        try:
+            named = set(json.loads(path.read_bytes())["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # an index of another kind: it is hashed like any other file
+        beside = {file.name for file in found.values() if file.parent == path.parent}
+        if missing := sorted(shard for shard in map(str, named) if shard not in beside):
+            raise LockError(f"weights {name!r} names the shard {missing[0]!r}, which is not listed", code="weights")
 
 
 def policy_source(reference: str, *, base: Path) -> dict[str, Any]:
@@ -166,23 +219,34 @@ def policy_source(reference: str, *, base: Path) -> dict[str, Any]:
     checkout.
     """
     module, _, attribute = reference.partition(":")
-    path = (base / module).resolve() if module.endswith(".py") else _module_path(module)
-    if module.endswith(".py"):
-        files = _code_beside(path)
-    else:
-        files = tree(path.parent if path.name == "__init__.py" else path)
+    path, files = policy_files(reference, base=base)
     return {
         "module": module,
         "attribute": attribute,
         "module_sha256": file_sha256(path),
         "source_files": len(files),
-        "source_sha256": document_sha256(files),
+        "source_sha256": source_sha256(files),
         **_git(path.parent),
     }
 
 
-def _code_beside(path: Path) -> dict[str, str]:
-    """Return the digests of a policy file and of all code in its folder and below, hidden folders left out."""
+def policy_files(reference: str, *, base: Path) -> tuple[Path, dict[str, Path]]:
+    """Return the file that a policy is loaded from, and name -> place of all code that counts as its source."""
+    module = reference.partition(":")[0]
+    if module.endswith(".py"):
+        path = (base / module).resolve()
+        return path, _code_beside(path)
+    path = _module_path(module)
+    return path, tree_files(path.parent if path.name == "__init__.py" else path)
+
+
+def source_sha256(files: Mapping[str, Path]) -> str:
+    """Return one digest over the names and contents of source files."""
+    return document_sha256({name: file_sha256(path) for name, path in files.items()})
+
+
+def _code_beside(path: Path) -> dict[str, Path]:
+    """Return a policy file and all code in its folder and below, hidden folders left out."""
     if not path.is_file():
         raise LockError(f"policy file {path} does not exist", code="policy_missing")
     found = {}
@@ -190,7 +254,7 @@ def _code_beside(path: Path) -> dict[str, str]:
         inside = file.relative_to(path.parent)
         hidden = any(part.startswith(".") or part in _IGNORED_PARTS for part in inside.parts)
         if file.suffix in _CODE_SUFFIXES and not hidden and file.is_file():
-            found[inside.as_posix()] = file_sha256(file)
+            found[inside.as_posix()] = file
     return found
 
 

@@ -201,28 +201,8 @@ def _registration(
     return Registration.model_validate_json(json.dumps(found))
 
 
-def arm_inputs(lock: Lock) -> dict[str, str]:
-    """Hash the policy sources and checkpoints again; return arm -> digest of what is there now."""
-    return {arm["name"]: _present_inputs(arm, lock.base) for arm in lock.document["arms"]}
-
-
-def _present_inputs(arm: Mapping[str, Any], base: Path) -> str:
-    """Return the digest of an arm's code and weights as they lie, or what is wrong with them.
-
-    Of a policy that runs elsewhere nothing can be read here: its identity is compared at each connection.
-    """
-    if arm["source"] is None:
-        return _locked_input(arm)
-    try:
-        source = fingerprint.policy_source(arm["reference"], base=base)
-        weights = fingerprint.checkpoint([shard["path"] for shard in arm["weights"]], base=base)
-    except (LockError, OSError) as error:
-        return f"cannot be read: {type(error).__name__}"
-    return document_sha256({"source": source["source_sha256"], "weights": weights})
-
-
 def locked_inputs(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what ``arm_inputs`` must be according to the lock."""
+    """Return arm -> digest of its code and weights as locked (:mod:`trialplate.inputs` looks at what is there)."""
     return {arm["name"]: _locked_input(arm) for arm in document["arms"]}
 
 

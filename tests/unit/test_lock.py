@@ -10,7 +10,8 @@ import pytest
 from trialplate import api, fingerprint
 from trialplate.canonical import canonical_json
 from trialplate.errors import LockError
-from trialplate.lock import arm_inputs, differences, locked_inputs, read_lock
+from trialplate.inputs import look
+from trialplate.lock import differences, locked_inputs, read_lock
 
 
 def test_a_lock_is_canonical_read_only_and_named_by_its_digest(toy_protocol: Path, tmp_path: Path) -> None:
@@ -44,9 +45,9 @@ def test_a_changed_policy_file_is_another_identity(toy_protocol: Path, tmp_path:
     text = toy_protocol.read_text(encoding="utf-8").replace('policy = "control:scripted"', 'policy = "mine.py:Arm"')
     toy_protocol.write_text(text, encoding="utf-8")
     lock = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "c")
-    assert arm_inputs(lock) == locked_inputs(lock.document)
+    assert look(lock).digests == locked_inputs(lock.document)
     source.write_text("from trialplate.testing.toy import Scripted as Arm  # edited\n", encoding="utf-8")
-    changed = arm_inputs(lock)
+    changed = look(lock).digests
     assert [name for name in changed if changed[name] != locked_inputs(lock.document)[name]] == ["scripted"]
     with pytest.raises(LockError, match="source_sha256"):
         api.run(lock)

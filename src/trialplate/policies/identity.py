@@ -61,8 +61,7 @@ def served_registration(
             "dirty": source["dirty"],
         }
     if weights:
-        found_shards = fingerprint.checkpoint(weights, base=base)
-        shards = [{**shard, "path": Path(shard["path"]).name} for shard in found_shards]
+        shards = [shard for name in weights for shard in _shards(name, base=base)]
         found = document_sha256(shards)
         named = plain["checkpoint"] or {"ref": ", ".join(shard["path"] for shard in shards)[:512]}
         if named.get("sha256") not in (None, found, shards[0]["sha256"] if len(shards) == 1 else found):
@@ -70,3 +69,12 @@ def served_registration(
         plain["checkpoint_reason"] = None
         plain["checkpoint"] = {"ref": named["ref"], "sha256": named.get("sha256") or found}
     return Registration.model_validate_json(json.dumps(plain))
+
+
+def _shards(name: str, *, base: Path) -> list[dict[str, Any]]:
+    """Return the files of one named checkpoint, file or folder, by their paths from its own name on."""
+    found = fingerprint.checkpoint([name], base=base)
+    return [
+        {**shard, "path": (Path(Path(name).name) / Path(shard["path"]).relative_to(Path(name))).as_posix()}
+        for shard in found
+    ]

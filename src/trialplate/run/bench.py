@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.canonical import array_digest, env_seed, policy_seed, sha256_hex
-from trialplate.errors import HarnessFault
+from trialplate.errors import ContractFault, TrialplateError
+from trialplate.inputs import Marks, arm_marks, first_written
 from trialplate.interfaces import Environment, Scenario, Suite
 from trialplate.record import EpisodeInfo, ExchangeRef, Row, Timing, Trace, TraceRef
 from trialplate.registry import load_attribute, load_suite
@@ -33,7 +34,8 @@ from trialplate.store.traces import trace_bytes
 class BenchPlan:
     """What a worker needs to know; plain and picklable. ``lock`` is the lock document.
 
-    ``addresses`` and ``registered``: see :class:`~trialplate.run.seating.Terms`.
+    ``addresses`` and ``registered``: see :class:`~trialplate.run.seating.Terms`. ``marks``: the files of each arm as
+    they lay when the run began (:mod:`trialplate.inputs`).
     """
 
     lock: Mapping[str, Any]
@@ -41,6 +43,7 @@ class BenchPlan:
     recording: Recording = "minimal"
     addresses: Mapping[str, str] = field(default_factory=dict)
     registered: Mapping[str, Registration] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
     def terms(self) -> Terms:
         """Return what the lock says about every arm."""
@@ -82,14 +85,38 @@ class Bench:
         self._worlds: dict[str, Environment] = {}
 
     def seat(self, arm: str) -> Seat:
-        """Return the seated arm, checked against the suite. Raises LockError when it does not fit."""
+        """Return the seated arm, checked against the suite.
+
+        Raises LockError when it does not fit, ContractFault ``identity_changed`` when its files were written since
+        the run began: before they are loaded, and after.
+        """
         if arm not in self._seats:
-            self._seats[arm] = seat_arm(self._arms[arm], self._suite, self._terms, actors=self._actors)
+            self._refuse_written(arm)
+            seat = seat_arm(self._arms[arm], self._suite, self._terms, actors=self._actors)
+            try:
+                self._refuse_written(arm)
+            except ContractFault:
+                seat.actor.close()
+                raise
+            self._seats[arm] = seat
         return self._seats[arm]
+
+    def _refuse_written(self, arm: str) -> None:
+        now = arm_marks(self._arms[arm], base=self._terms.base) if arm in self._plan.marks else {}
+        written = first_written(self._plan.marks.get(arm, {}), now)
+        if written is not None:
+            raise ContractFault(
+                f"arm {arm!r} is no longer what was locked: {written} was written during the run",
+                code="identity_changed",
+            )
 
     def run(self, trial: Trial, *, attempt: int) -> Finished:
         """Run one trial. Its trace is None when the world never came to rest."""
         arm = self._arms[trial.arm]
+        try:
+            seat = self.seat(trial.arm)
+        except ContractFault as fault:
+            return lost_trial(self._plan, (trial, attempt), fault=fault)
         setting = Setting(
             self._suite,
             self._scenarios[trial.scenario],
@@ -99,7 +126,7 @@ class Bench:
             self._plan.recording,
         )
         start_ns = perf_counter_ns()
-        done = run_attempt(self.seat(trial.arm), self._world(arm["profile"]), setting)
+        done = run_attempt(seat, self._world(arm["profile"]), setting)
         wall_us = (perf_counter_ns() - start_ns) // 1000
         trace = done.recorder.trace()
         data = trace_bytes(trace, columns=self._suite.columns) if trace is not None else None
@@ -190,8 +217,8 @@ class Bench:
         )
 
 
-def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: HarnessFault | None) -> Row:
-    """Return the row of an attempt that left no recording: interrupted, or lost with its worker (``fault``)."""
+def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: TrialplateError | None) -> Row:
+    """Return the row of an attempt without a recording: interrupted, or lost with its worker or arm (``fault``)."""
     suite = load_suite(plan.lock["suite"]["name"])
     scenario = next(item for item in suite.scenarios() if item.id == trial.scenario)
     return Row(
@@ -211,8 +238,8 @@ def unfinished_row(plan: BenchPlan, trial: Trial, attempt: int, *, fault: Harnes
     )
 
 
-def lost_trial(plan: BenchPlan, task: tuple[Trial, int], *, fault: HarnessFault | None) -> Finished:
-    """Return what is left of a trial whose worker was lost."""
+def lost_trial(plan: BenchPlan, task: tuple[Trial, int], *, fault: TrialplateError | None) -> Finished:
+    """Return what is left of a trial whose worker was lost, or whose arm was no longer the locked one."""
     return Finished(unfinished_row(plan, *task, fault=fault), None, None)
 
 

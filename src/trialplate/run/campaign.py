@@ -15,7 +15,8 @@ from trialplate import fingerprint
 from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256
 from trialplate.errors import LockError, UsageError, nearest
-from trialplate.lock import Lock, arm_inputs, identity, locked_description, locked_inputs, refuse_if_changed
+from trialplate.inputs import Look, changed_arms, look
+from trialplate.lock import Lock, identity, locked_description, refuse_if_changed
 from trialplate.record import Row
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording
@@ -106,16 +107,19 @@ def run_campaign(
     registered = refuse_unfit(lock, arms=arms, addresses=addresses or {})
     if attachment is not None:
         registered = {**registered, **attachment.registered}
-    plan = BenchPlan(lock.document, lock.sha256, recording, addresses or {}, registered)
+    first = look(lock)
+    plan = BenchPlan(lock.document, lock.sha256, recording, addresses or {}, registered, first.marks)
     how = _Run(plan, arms, workers, executor, attachment, progress)
     with open_campaign(lock, folder, resume=resume) as writer:
         writer.open_run(_run_facts(lock, how))
         _end_interrupted(writer, plan)
-        writer.inputs_checked(arm_inputs(lock))
-        with interruptible() as interrupt:
-            stopped_by = _run_tasks(writer, lock, how, interrupt=interrupt)
-        _end_interrupted(writer, plan)
-        return _close(writer, lock, folder, stopped_by=stopped_by, exploratory=tuple(sorted(registered)))
+        writer.inputs_checked(first.digests, sources=first.sources())
+        stopped_by: str | None = "inputs_changed"
+        if not changed_arms(lock.document, first.document()):
+            with interruptible() as interrupt:
+                stopped_by = _run_tasks(writer, lock, how, interrupt=interrupt)
+            _end_interrupted(writer, plan)
+        return _close(writer, lock, folder, first=first, stopped_by=stopped_by, exploratory=tuple(sorted(registered)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +292,12 @@ def _end_interrupted(writer: CampaignWriter, plan: BenchPlan) -> None:
 
 
 def _close(
-    writer: CampaignWriter, lock: Lock, folder: Path, *, stopped_by: str | None, exploratory: tuple[str, ...]
-) -> RunReport:
-    locked, now = locked_inputs(lock.document), arm_inputs(lock)
-    changed = tuple(sorted(name for name in locked if locked[name] != now[name]))
-    writer.inputs_checked(now)
+    writer: CampaignWriter, lock: Lock, folder: Path, *, first: Look, stopped_by: str | None,
+    exploratory: tuple[str, ...],
+) -> RunReport:  # fmt: skip
+    now = look(lock, since=first)
+    changed = tuple(sorted(changed_arms(lock.document, now.document())))
+    writer.inputs_checked(now.digests, sources=now.sources())
     complete = stopped_by is None and not _open_tasks(writer, None) and not changed
     initiated = len(writer.ended_attempts)
     writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)

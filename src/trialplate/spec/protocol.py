@@ -68,12 +68,12 @@ class ArmChoice(Frozen):
 
     ``policy``: ``control:NAME`` (a control of the suite), ``module:attr`` or ``path/file.py:attr`` relative to
     the protocol, ``ws://``, ``wss://`` or ``openpi+ws://`` and an address, ``served`` (a driver attaches to
-    ``trialplate serve``) or ``mailbox`` (a code agent reads and writes files). ``weights``: checkpoint files, hashed
-    into the lock and handed to the factory as paths. ``options``: keyword arguments of the factory. ``declares``:
-    what an operator says of a policy that cannot say it itself, ``as_suite`` the short form of the same;
-    ``identity`` who that policy is. ``adapters``: applied in this order. ``mapping``: openpi keys ->
-    ``camera:NAME``, ``proprio:NAME`` (or a list of them, joined) or ``instruction``; ``single_vector`` allows that
-    dialect's one-row replies.
+    ``trialplate serve``) or ``mailbox`` (a code agent reads and writes files). ``weights``: checkpoint files,
+    or folders of them; every file is hashed into the lock, and the factory is handed the paths as they stand here.
+    ``options``: keyword arguments of the factory. ``declares``: what an operator says of a policy that cannot say it
+    itself, ``as_suite`` the short form of the same; ``identity`` who that policy is. ``adapters``: applied in this
+    order. ``mapping``: openpi keys -> ``camera:NAME``, ``proprio:NAME`` (or a list of them, joined) or
+    ``instruction``; ``single_vector`` allows that dialect's one-row replies.
     """
 
     name: Name

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from trialplate.coherence import declared_registrations
-from trialplate.lock import locked_inputs
+from trialplate.inputs import changed_arms
 from trialplate.record import Outcome, Status
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.score import score_rows
@@ -60,13 +60,11 @@ def _leaked(view: CampaignView) -> dict[str, tuple[str, ...]]:
 
 def changed_inputs(view: CampaignView) -> frozenset[str]:
     """Return the arms whose code or weights were, at any check of the run, not those of the lock."""
-    locked = locked_inputs(view.lock_document)
     return frozenset(
         name
         for record in view.records
         if record["type"] == "inputs.checked"
-        for name, digest in record["data"]["digests"].items()
-        if locked.get(name) != digest
+        for name in changed_arms(view.lock_document, record["data"])
     )
 
 
