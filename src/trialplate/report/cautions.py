@@ -9,6 +9,7 @@ from trialplate.claims import wording as say
 from trialplate.record import Status
 from trialplate.report.data import ReportData
 from trialplate.scoring.analysis import ArmAnalysis
+from trialplate.store.disclosures import COMPROMISED
 
 ALL_OR_NOTHING = {"null": "none", "exploit": "none", "oracle": "all"}
 _ODD = {"constant_dimension": "warn_constant", "looks_normalised": "warn_normalised"}
@@ -63,7 +64,8 @@ def _halted(arm: ArmAnalysis, data: ReportData) -> str:
     mine = sorted((o for o in data.outcomes if o.arm == arm.arm), key=lambda o: (len(o.trial_id), o.trial_id))
     first = next((outcome for outcome in mine if outcome.status is not Status.PASS), None)
     code = first.reason if first is not None else "unknown"
-    message = first.notes[-1] if first is not None and first.notes else "nothing"
+    notes = [note for note in first.notes if not note.startswith(COMPROMISED)] if first is not None else []
+    message = notes[-1] if notes else "nothing"
     return say.sentence(
         "warn_halted", arm=arm.arm, code=code, meaning=say.OUTCOME_REASONS.get(code, code), message=message
     )

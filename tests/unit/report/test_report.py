@@ -331,6 +331,8 @@ def test_a_halted_arm_is_said_to_be_halted_with_the_fault_and_what_it_said() -> 
         )
         for n in range(3)
     ]  # fmt: skip
+    leaked = ("no layer <head>", "blinding: compromised; a label named the task")
+    early[0] = replace(early[0], blinding="compromised", notes=leaked)
     html = render_report(report_data(early, roles={"vla-large": "arm"}, pictures=False))
     head = Page(between(html, '<ul class="warnings"', "</ul>") + "</ul>").text
     assert "vla-large was halted: its first three trials all ended with policy_exception before any control" in head
