@@ -58,6 +58,11 @@ class AdapterChain:
         self._environment = observation
         self._genuine = genuine
 
+    @property
+    def empty(self) -> bool:
+        """True when nothing is converted: the loop then takes rows and looks as they are."""
+        return not self._choices
+
     def sources(self, expects: ObservationSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the cameras and the proprioceptive channels of the environment that make what a policy expects.
 
