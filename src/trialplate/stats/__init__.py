@@ -9,7 +9,7 @@ from trialplate.stats.accounting import (
     ratio_per_success,
     stage_rates,
 )
-from trialplate.stats.boschloo import PValue, boschloo_power, boschloo_test
+from trialplate.stats.boschloo import boschloo_power, boschloo_test
 from trialplate.stats.clusters import ClusteredRate, clustered_rate
 from trialplate.stats.comparisons import (
     McNemar,
@@ -17,6 +17,14 @@ from trialplate.stats.comparisons import (
     miettinen_nurminen_interval,
     newcombe_interval,
     tango_interval,
+)
+from trialplate.stats.exact_power import (
+    mcnemar_power,
+    mcnemar_sample_size,
+    noninferiority_power,
+    noninferiority_sample_size,
+    paired_e_value_power,
+    paired_e_value_sample_size,
 )
 from trialplate.stats.families import (
     ArmBootstrap,
@@ -36,6 +44,14 @@ from trialplate.stats.family_intervals import (
     paired_log_ratio_interval,
 )
 from trialplate.stats.family_totals import FamilyTotals, family_totals
+from trialplate.stats.group_sequential import (
+    GroupSequentialBounds,
+    GroupSequentialPower,
+    GroupSequentialTest,
+    group_sequential_power,
+    group_sequential_test,
+    lan_demets_bounds,
+)
 from trialplate.stats.macro import (
     MacroRate,
     MantelHaenszel,
@@ -43,6 +59,13 @@ from trialplate.stats.macro import (
     macro_rate,
     mantel_haenszel,
     simpson_check,
+)
+from trialplate.stats.power import (
+    SampleSize,
+    minimum_detectable_difference,
+    noninferiority_pairs,
+    paired_sample_size,
+    two_proportion_sample_size,
 )
 from trialplate.stats.proportions import (
     Posterior,
@@ -65,7 +88,19 @@ from trialplate.stats.resampling import (
     index_stream_digest,
     undefined_draw_probability,
 )
-from trialplate.stats.results import REASONS, Interval, Reason, Result, Value
+from trialplate.stats.results import REASONS, Interval, PValue, Reason, Result, Value
+from trialplate.stats.sequential import (
+    EProcess,
+    EValue,
+    SprtBounds,
+    confidence_sequence,
+    confidence_sequence_error,
+    paired_e_process,
+    paired_e_value,
+    paired_e_value_error,
+    peeking_error,
+    sprt_bounds,
+)
 from trialplate.stats.sign_flip import sign_flip_test
 
 __all__ = [
@@ -75,9 +110,14 @@ __all__ = [
     "BootstrapInterval",
     "ClusteredRate",
     "DifferenceInterval",
+    "EProcess",
+    "EValue",
     "FamilyBootstrap",
     "FamilyTotals",
     "FiellerInterval",
+    "GroupSequentialBounds",
+    "GroupSequentialPower",
+    "GroupSequentialTest",
     "HeldOutDomains",
     "Interval",
     "LogRatioInterval",
@@ -91,7 +131,9 @@ __all__ = [
     "RankInterval",
     "Reason",
     "Result",
+    "SampleSize",
     "SimpsonCheck",
+    "SprtBounds",
     "StageRates",
     "StreamDigest",
     "UndefinedDraws",
@@ -101,23 +143,41 @@ __all__ = [
     "boschloo_test",
     "clopper_pearson_interval",
     "clustered_rate",
+    "confidence_sequence",
+    "confidence_sequence_error",
     "episode_accounting",
     "family_bootstrap",
     "family_indices",
     "family_totals",
     "fieller_interval",
+    "group_sequential_power",
+    "group_sequential_test",
     "held_out_domains",
     "index_stream_digest",
     "jeffreys_interval",
+    "lan_demets_bounds",
     "macro_rate",
     "mantel_haenszel",
     "mcnemar_exact",
+    "mcnemar_power",
+    "mcnemar_sample_size",
     "miettinen_nurminen_interval",
+    "minimum_detectable_difference",
     "newcombe_interval",
+    "noninferiority_pairs",
+    "noninferiority_power",
+    "noninferiority_sample_size",
     "order_statistic_interval",
     "paired_difference_interval",
+    "paired_e_process",
+    "paired_e_value",
+    "paired_e_value_error",
+    "paired_e_value_power",
+    "paired_e_value_sample_size",
     "paired_family_bootstrap",
     "paired_log_ratio_interval",
+    "paired_sample_size",
+    "peeking_error",
     "poisson_rate_interval",
     "probability_greater",
     "quantile",
@@ -125,8 +185,10 @@ __all__ = [
     "ratio_per_success",
     "sign_flip_test",
     "simpson_check",
+    "sprt_bounds",
     "stage_rates",
     "tango_interval",
+    "two_proportion_sample_size",
     "undefined_draw_probability",
     "wilson_interval",
     "zero_failure_sample_size",

@@ -8,18 +8,15 @@ one sum over the first arm instead of one over every table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import StatsInputError
-from trialplate.stats.inputs import fraction_inside, one_of, part_of, tail_area
-from trialplate.stats.results import Reason, Result, Value
+from trialplate.stats.inputs import ALTERNATIVES, Alternative, error_tail, fraction_inside, one_of, part_of
+from trialplate.stats.results import PValue, Value
 
-Alternative = Literal["two-sided", "less", "greater"]
-ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "less", "greater")
 MAX_BOSCHLOO_TABLES = 25_000_000
 """Tables (n1 + 1)(n2 + 1) beyond which the test is refused: about 5,000 episodes a side, seconds of work."""
 MAX_POWER_TABLES = 2_000_000
@@ -29,14 +26,6 @@ _EDGE = 1e-7
 """Angles of the nuisance rate stay this far from 0 and from pi/2, where every term but one underflows."""
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class PValue(Result):
-    """A p-value, or null with a reason."""
-
-    p_value: float | None
-    reason: Reason | None
 
 
 def boschloo_test(k1: int, n1: int, *, k2: int, n2: int, alternative: Alternative = "two-sided") -> PValue:
@@ -72,7 +61,7 @@ def boschloo_power(n1: int, p1: float, *, n2: int, p2: float, alpha: float = 0.0
     _, total1 = part_of("k1", 0, whole_argument="n1", whole=n1)
     _, total2 = part_of("k2", 0, whole_argument="n2", whole=n2)
     rate1, rate2 = fraction_inside("p1", p1), fraction_inside("p2", p2)
-    side = tail_area(1.0 - fraction_inside("alpha", alpha))
+    side = error_tail(alpha)
     if total1 == 0 or total2 == 0:
         return Value(None, "no_attempts")
     _refuse_above(MAX_POWER_TABLES, total1, total2)

@@ -17,6 +17,11 @@ def normal_critical(tail: float) -> float:
     return -normal_quantile(tail)
 
 
+def normal_upper_tail(z: float) -> float:
+    """Return 1 - Phi(z), at full precision also far out."""
+    return 0.5 * math.erfc(z / math.sqrt(2.0))
+
+
 def student_critical(tail: float, degrees: float) -> float:
     """Return the t with ``degrees`` of freedom that leaves ``tail`` above it."""
     from scipy import special
@@ -66,6 +71,21 @@ def binomial_cdf(k: int, n: int, p: float) -> float:
     from scipy import special
 
     return float(special.betaincc(k + 1, n - k, p))
+
+
+def log_half_binomial_cdf(k: int, n: int) -> float:
+    """Return the logarithm of P[Binomial(n, 1/2) <= k] for 0 <= k < n, also where the probability underflows."""
+    chance = binomial_cdf(k, n, 0.5)
+    if chance > 1e-280:
+        return math.log(chance)
+    log_point = math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0) - n * math.log(2.0)
+    total = term = 1.0
+    for below in range(k, 0, -1):
+        term *= below / (n - below + 1)
+        if term < 1e-17 * total:
+            break
+        total += term
+    return log_point + math.log(total)
 
 
 def binomial_quantile(probability: float, n: int, p: float) -> int:

@@ -19,6 +19,8 @@ MAX_COUNT = 2**53 - 1
 MAX_MAGNITUDE = 1e300
 
 Side = Literal["two-sided", "lower", "upper"]
+Alternative = Literal["two-sided", "less", "greater"]
+ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "less", "greater")
 SIDES: tuple[Side, ...] = ("two-sided", "lower", "upper")
 
 
@@ -88,6 +90,11 @@ def tail_area(confidence: object, side: object = "two-sided") -> float:
     level = as_written(fraction_inside("confidence", confidence))
     ends = 2 if one_of("side", side, SIDES) == "two-sided" else 1
     return float((1 - level) / ends)
+
+
+def error_tail(alpha: object) -> float:
+    """Return half of a two-sided error rate, from the decimal as written."""
+    return float(as_written(fraction_inside("alpha", alpha)) / 2)
 
 
 def one_of(argument: str, value: object, allowed: Sequence[str]) -> str:

@@ -90,3 +90,11 @@ class Interval(Result):
     low: float | None
     high: float | None
     reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class PValue(Result):
+    """A p-value, or null with a reason."""
+
+    p_value: float | None
+    reason: Reason | None

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from trialplate.errors import StatsInputError
-from trialplate.stats.boschloo import ALTERNATIVES, Alternative, PValue
-from trialplate.stats.inputs import MAX_COUNT, count, one_of, sequence
+from trialplate.stats.inputs import ALTERNATIVES, MAX_COUNT, Alternative, count, one_of, sequence
 from trialplate.stats.resampling import DEFAULT_SEED, MAX_DRAWS, flip_chunks
+from trialplate.stats.results import PValue
 
 MAX_EXACT_FAMILIES = 16
 PATTERNS = 100_000

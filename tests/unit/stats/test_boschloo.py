@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trialplate.errors import StatsInputError
 from trialplate.stats import boschloo_power, boschloo_test
-from trialplate.stats.boschloo import ALTERNATIVES
+from trialplate.stats.inputs import ALTERNATIVES
 
 small_arm = st.integers(1, 30).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 

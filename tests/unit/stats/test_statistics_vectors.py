@@ -43,6 +43,19 @@ COVERED = {
     "fieller_interval": 2,
     "sign_flip_test": 5,
     "undefined_draw_probability": 3,
+    "peeking_error": 4,
+    "paired_e_value": 15,
+    "paired_e_value_error": 5,
+    "confidence_sequence": 6,
+    "confidence_sequence_error": 2,
+    "sprt_bounds": 1,
+    "lan_demets_bounds": 5,
+    "two_proportion_sample_size": 3,
+    "paired_sample_size": 3,
+    "noninferiority_pairs": 3,
+    "minimum_detectable_difference": 3,
+    "mcnemar_power": 3,
+    "mcnemar_sample_size": 1,
 }
 """Functions that must exist, with the number of vectors each has."""
 

@@ -1,0 +1,142 @@
+"""How many trials: closed formulas, for a first idea and for what the exact sums do not reach.
+
+Definitions: statistics specification, section 9. Effects are registered before the trials; power is never computed
+from an observed one. ``deff`` is the registered design effect, by which every n is multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from trialplate.errors import StatsInputError
+from trialplate.stats.distributions import normal_critical
+from trialplate.stats.inputs import (
+    MAX_COUNT,
+    as_written,
+    error_tail,
+    fraction_inside,
+    fraction_within,
+    positive,
+)
+from trialplate.stats.results import Reason, Result, Value
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSize(Result):
+    """What the formula gives, and the whole number of trials (pairs, episodes of each arm) at or above it."""
+
+    n_exact: float | None
+    n: int | None
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairChances:
+    """The registered effect: chance of a pair of which only A, and of which only B succeeds."""
+
+    p10: float
+    p01: float
+
+    @classmethod
+    def of(cls, p10: object, p01: object) -> PairChances:
+        """Check both; together they are at most 1."""
+        a, b = fraction_within("p10", p10), fraction_within("p01", p01)
+        if as_written(a) + as_written(b) > 1:
+            raise StatsInputError("p10", f"p10 + p01 = {a + b!r} is more than 1")
+        return cls(a, b)
+
+    @property
+    def discordance(self) -> float:
+        """Chance of a discordant pair, psi."""
+        return float(as_written(self.p10) + as_written(self.p01))
+
+    @property
+    def difference(self) -> float:
+        """How much more often A succeeds, d."""
+        return float(as_written(self.p10) - as_written(self.p01))
+
+    @property
+    def theta(self) -> float:
+        """Chance that a discordant pair is one of A."""
+        return self.p10 / self.discordance if self.discordance else 0.5
+
+
+def two_proportion_sample_size(
+    p1: float, p2: float, *, alpha: float = 0.05, power: float = 0.8, deff: float = 1.0
+) -> SampleSize:
+    """Return the episodes of each arm that tell rate p1 from p2, unmatched, two-sided, pooled variance.
+
+    n = (z_{alpha/2} sqrt(2 p q) + z_beta sqrt(p1 q1 + p2 q2))^2 / (p1 - p2)^2, p = (p1 + p2)/2. Equal rates: null
+    with ``out_of_reach``. The exact test needs its own power: ``boschloo_power``.
+    """
+    first, second = fraction_within("p1", p1), fraction_within("p2", p2)
+    mean = (first + second) / 2.0
+    z_alpha, z_beta = _criticals(alpha, power)
+    null = math.sqrt(2.0 * mean * (1.0 - mean))
+    alternative = math.sqrt(first * (1.0 - first) + second * (1.0 - second))
+    return _sample_size(z_alpha * null + z_beta * alternative, first - second, deff)
+
+
+def paired_sample_size(
+    p10: float, p01: float, *, alpha: float = 0.05, power: float = 0.8, deff: float = 1.0
+) -> SampleSize:
+    """Return the pairs that tell p10 from p01, two-sided: Connor's formula, Biometrics 43 (1987) 207.
+
+    n = (z_{alpha/2} sqrt(psi) + z_beta sqrt(psi - d^2))^2 / d^2, psi = p10 + p01, d = p10 - p01. The exact test needs
+    more: ``mcnemar_sample_size``. d = 0: null with ``out_of_reach``.
+    """
+    pairs = PairChances.of(p10, p01)
+    z_alpha, z_beta = _criticals(alpha, power)
+    psi, d = pairs.discordance, pairs.difference
+    return _sample_size(z_alpha * math.sqrt(psi) + z_beta * math.sqrt(max(0.0, psi - d * d)), d, deff)
+
+
+def noninferiority_pairs(
+    discordance: float, margin: float, *, alpha: float = 0.05, power: float = 0.8, deff: float = 1.0
+) -> SampleSize:
+    """Return the pairs that show "not worse by more than ``margin``" of two equal arms.
+
+    n = (z_{alpha/2} + z_beta)^2 psi / margin^2, the lower end of a two-sided interval deciding. Without discordant
+    pairs the formula gives 0, where Tango's bound still needs more than z^2 (1 - margin)/margin pairs: see
+    ``noninferiority_sample_size``.
+    """
+    psi = fraction_within("discordance", discordance)
+    allowed = fraction_inside("margin", margin)
+    z_alpha, z_beta = _criticals(alpha, power)
+    return _sample_size((z_alpha + z_beta) * math.sqrt(psi), allowed, deff)
+
+
+def minimum_detectable_difference(
+    n: float, discordance: float, *, deff: float = 1.0, alpha: float = 0.05, power: float = 0.8
+) -> Value:
+    """Return the smallest difference that n pairs with this discordance would find: Connor's formula, inverted.
+
+    Null with ``out_of_reach`` where even d = psi, all discordant pairs one way, is not found.
+    """
+    pairs = positive("n", n) / positive("deff", deff)
+    psi = fraction_within("discordance", discordance)
+    z_alpha, z_beta = _criticals(alpha, power)
+
+    def found(d: float) -> bool:
+        needed = z_alpha * math.sqrt(psi) + z_beta * math.sqrt(max(0.0, psi - d * d))
+        return needed <= d * math.sqrt(pairs)
+
+    if psi == 0.0 or not found(psi):
+        return Value(None, "out_of_reach")
+    low, high = 0.0, psi
+    while low < (middle := low + (high - low) / 2.0) < high:
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return Value(high, None)
+
+
+def _criticals(alpha: object, power: object) -> tuple[float, float]:
+    return normal_critical(error_tail(alpha)), -normal_critical(fraction_inside("power", power))
+
+
+def _sample_size(root: float, effect: float, deff: object) -> SampleSize:
+    factor = positive("deff", deff)
+    if effect == 0.0 or not (root / effect) ** 2 * factor <= MAX_COUNT:
+        return SampleSize(None, None, "out_of_reach")
+    needed = (root / effect) ** 2 * factor
+    return SampleSize(needed, math.ceil(needed), None)
