@@ -57,10 +57,14 @@ def _exit_code(error: TrialplateError) -> int:
 
 
 def _complain(error: TrialplateError, *, as_json: bool) -> None:
+    from trialplate.store.quarantine import Quarantined
+
     if as_json:
         document: dict[str, Any] = {"error": error.code, "message": error.message}
         if isinstance(error, ProtocolError):
             document["faults"] = [{"path": fault.path, "message": fault.message} for fault in error.faults]
+        if isinstance(error, Quarantined):
+            document["moved_to"] = str(error.place)
         print(json_module.dumps(document, indent=2, ensure_ascii=False))
     else:
         print(f"trialplate: {plain(str(error))}", file=sys.stderr)

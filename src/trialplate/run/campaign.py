@@ -32,9 +32,12 @@ from trialplate.spec.schemes import ATTACHED, REMOTE, scheme_of
 from trialplate.store.amending import only_amended
 from trialplate.store.campaign import CampaignWriter
 from trialplate.store.chain import JOURNAL
+from trialplate.store.findings import EvidenceProblem
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
+from trialplate.store.quarantine import Quarantined, is_broken, quarantine
 
 ExecutorName = Literal["serial", "processes"]
+Note = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,8 @@ def refuse_unfit(lock: Lock, *, arms: Collection[str], addresses: Mapping[str, s
 def open_campaign(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
     """Start the campaign of a lock, or go on with it.
 
-    Raises LockError ``campaign_exists`` when it was started and ``resume`` is not set, and what the writer raises.
+    One that is broken is moved to quarantine, never repaired (``Quarantined``). Raises LockError ``campaign_exists``
+    when it was started and ``resume`` is not set, and what the writer raises.
     """
     if not (folder / JOURNAL).exists():
         return CampaignWriter.create(folder, lock_bytes=lock.path.read_bytes())
@@ -202,7 +206,13 @@ def open_campaign(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
             f"{folder} holds attempts already; continue it with --resume, or choose another folder",
             code="campaign_exists",
         )
-    return CampaignWriter.resume(folder, lock_sha256=lock.sha256)
+    try:
+        return CampaignWriter.resume(folder, lock_sha256=lock.sha256)
+    except EvidenceProblem as error:
+        if not resume or not is_broken(error.finding):
+            raise
+        place = quarantine(folder, reason=error.code, findings=[error.finding])
+        raise Quarantined(error.finding, place=place) from None
 
 
 def _run_facts(lock: Lock, how: _Run) -> dict[str, Any]:
