@@ -22,7 +22,6 @@ from trialplate.errors import EvidenceError, UsageError
 from trialplate.result_identity import summary_document
 from trialplate.store.bundle import (
     BUNDLE,
-    MODELS,
     QUALIFICATION,
     QUALIFICATION_SUMMARY,
     VERIFIER,
@@ -34,6 +33,7 @@ from trialplate.store.findings import EvidenceProblem, problem
 from trialplate.store.fsio import Disk, Storage
 from trialplate.store.layout import DERIVED, LOCK, ROWS
 from trialplate.store.manifest import MANIFEST, make_manifest
+from trialplate.store.models import model_documents
 from trialplate.store.placing import (
     STAGING_PREFIX,
     Content,
@@ -47,8 +47,6 @@ from trialplate.store.placing import (
 from trialplate.store.quarantine import QUARANTINE, set_aside
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification import analyse_document, claims_bytes, results_bytes, score_view, verify_campaign
-
-MODEL_SCHEMA = "trialplate.model/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ def gather(view: CampaignView, *, qualification: Path | None, workers: int, disk
         if path not in DERIVED and not path.startswith(f"{QUARANTINE}/")
     }
     contents |= derive(view, qualification=qualification, workers=workers)
-    contents |= _models(view)
+    contents |= model_documents(view.lock_document)
     contents[VERIFIER] = package_files("trialplate.standalone").joinpath("verify_bundle.py").read_bytes()
     if qualification is not None:
         contents |= _controls(view, qualification, disk)
@@ -186,23 +184,6 @@ def derive(view: CampaignView, *, qualification: Path | None, workers: int) -> d
         "analysis.json": canonical_json(analysis.document()),
         "claims.json": claims_bytes(claims, blockers),
         "report.html": page,
-    }
-
-
-def _models(view: CampaignView) -> dict[str, Content]:
-    """Return ``models/<arm>.json`` for each arm: path, size and digest of every checkpoint file, as locked."""
-    return {
-        f"{MODELS}/{arm['name']}.json": canonical_json(
-            {
-                "schema": MODEL_SCHEMA,
-                "arm": arm["name"],
-                "files": [
-                    {"path": shard["path"], "sha256": shard["sha256"], "size": shard["size_bytes"]}
-                    for shard in arm["weights"]
-                ],
-            }
-        )
-        for arm in view.lock_document["arms"]
     }
 
 

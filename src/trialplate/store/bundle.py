@@ -21,7 +21,6 @@ from trialplate.store.view import CampaignView
 
 BUNDLE = "bundle.json"
 ATTESTATION = "attestation.dsse.json"
-MODELS = "models"
 QUALIFICATION = "qualification"
 QUALIFICATION_SUMMARY = f"{QUALIFICATION}/qualification.json"
 VERIFIER = "tools/verify_bundle.py"
