@@ -6,8 +6,9 @@ fails decides; inside a stage 2 comes before 1 before 3. Source: evidence specif
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from trialplate.errors import CanonicalError, EvidenceError
@@ -73,6 +74,8 @@ _CODES: dict[str, tuple[int, int]] = {
     for code in codes.split()
 }
 _SEVERITY = {2: 0, 1: 1, 3: 2}
+MAX_FINDINGS = 1000
+"""Findings of one code that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,42 @@ def malformed(path: str, error: CanonicalError, *, pointer: str = "") -> Evidenc
     """Return the problem of a stored document that the strict reader refused."""
     where = f"{pointer}{error.pointer}"
     return problem("malformed", path, pointer=where, expected="canonical JSON", found=error.message)
+
+
+@dataclass(slots=True)
+class Collector:
+    """Collects findings. Of one code at most ``MAX_FINDINGS`` are kept one by one: a list must not become a load."""
+
+    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, code: str, path: str, *, pointer: str = "", expected: object = "", found: object = "") -> None:
+        """Take one more finding."""
+        self.take([finding(code, path, pointer=pointer, expected=expected, found=found)])
+
+    def take(self, findings: Iterable[Finding]) -> None:
+        """Take more findings."""
+        for item in findings:
+            count = self.counts[item.code] = self.counts.get(item.code, 0) + 1
+            if count <= MAX_FINDINGS:
+                self.findings.append(item)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep the finding of a problem, and go on behind the block."""
+        try:
+            yield
+        except EvidenceProblem as error:
+            self.take([error.finding])
+
+    def listed(self) -> tuple[Finding, ...]:
+        """Return everything, in the order of :func:`ordered`; of a code with too many, how many more there are."""
+        more = [
+            finding(code, "and others", expected=f"at most {MAX_FINDINGS} are listed", found=f"{count} in all")
+            for code, count in self.counts.items()
+            if count > MAX_FINDINGS
+        ]
+        return ordered([*self.findings, *more])
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
-from trialplate.store.findings import Finding, finding, problem
+from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES
+from trialplate.errors import UsageError
+from trialplate.store.findings import Collector, Finding, problem
 
 MAX_FILES = 1_000_000
 MAX_FILE_BYTES = 4 * 1024**3
 MAX_TOTAL_BYTES = 1024**4
 MAX_LEVELS = 8
 _CHUNK_BYTES = 1024 * 1024
+_LINKED = (errno.ELOOP, errno.ENOTDIR)
+"""What the kernel says when a link, or a file, was put where a folder or a file was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Limits of what is read from the folder of a stranger. They only go down: UsageError for one above its default.
+
+    Files below the folder, bytes of one file, of all files together, of a document, and of a line of JSONL.
+    """
+
+    files: int = MAX_FILES
+    file_bytes: int = MAX_FILE_BYTES
+    total_bytes: int = MAX_TOTAL_BYTES
+    document_bytes: int = MAX_DOCUMENT_BYTES
+    line_bytes: int = MAX_LINE_BYTES
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value, most = getattr(self, item.name), item.default
+            if not 1 <= value <= most:
+                raise UsageError(f"a cap of {value} for {item.name}: expected 1 to {most}")
+
+
+CAPS = Caps()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +76,52 @@ class Folder:
     ) -> None:
         os.close(self._handle)
 
-    def contents(
-        self,
-        *,
-        max_files: int = MAX_FILES,
-        max_file_bytes: int = MAX_FILE_BYTES,
-        max_total_bytes: int = MAX_TOTAL_BYTES,
-    ) -> Contents:
-        """List everything below. Links, hard-linked files, devices and files beyond the limits are findings."""
+    def contents(self, *, caps: Caps = CAPS, counted: str | None = None) -> Contents:
+        """List everything below. Links, hard-linked files, devices and files beyond the caps are findings.
+
+        What lies in the folders of the folder ``counted`` is looked at and not listed: it may be much. Raises
+        EvidenceError ``size_limit``, ``unreadable``, ``path_unsafe``.
+        """
         files: dict[str, int] = {}
         folders: set[str] = set()
-        found: list[Finding] = []
-        for path, entry in self._walk("", self._handle, level=0):
+        found = Collector()
+        total = 0
+        for count, (path, entry) in enumerate(self._walk("", self._handle, level=0)):
+            if count == caps.files:
+                raise problem("size_limit", self.path.name, expected=f"at most {caps.files} files", found="more")
             kind = _irregular(entry)
+            listed = counted is None or path.count("/") < 2 or not path.startswith(f"{counted}/")
             if kind:
-                found.append(finding("not_regular_file", path, expected="a regular file", found=kind))
+                found.add("not_regular_file", path, expected="a regular file", found=kind)
             elif stat.S_ISDIR(entry.st_mode):
-                folders.add(path)
+                if listed:
+                    folders.add(path)
             else:
-                files[path] = entry.st_size
-                if entry.st_size > max_file_bytes:
+                total += entry.st_size
+                if listed:
+                    files[path] = entry.st_size
+                if entry.st_size > caps.file_bytes:
                     size = f"{entry.st_size} bytes"
-                    found.append(finding("size_limit", path, expected=f"at most {max_file_bytes} bytes", found=size))
-            if len(files) + len(folders) > max_files:
-                raise problem("size_limit", self.path.name, expected=f"at most {max_files} files", found="more")
-        total = sum(files.values())
-        if total > max_total_bytes:
-            raise problem("size_limit", self.path.name, expected=f"at most {max_total_bytes} bytes", found=total)
-        return Contents(files, frozenset(folders), tuple(found))
+                    found.add("size_limit", path, expected=f"at most {caps.file_bytes} bytes", found=size)
+        if total > caps.total_bytes:
+            raise problem("size_limit", self.path.name, expected=f"at most {caps.total_bytes} bytes", found=total)
+        return Contents(files, frozenset(folders), found.listed())
+
+    def listing(self, path: str) -> dict[str, int | None]:
+        """Return what lies directly in a folder: name -> size of a regular file, None for anything else."""
+        with self._opened(path, kind="folder") as descriptor, _unreadable(path):
+            entries = {name: os.stat(name, dir_fd=descriptor, follow_symlinks=False) for name in _names(descriptor)}
+        return {
+            name: None if stat.S_ISDIR(entry.st_mode) or _irregular(entry) else entry.st_size
+            for name, entry in entries.items()
+        }
+
+    def below(self, path: str) -> Iterator[str]:
+        """Yield the path of every regular file below a folder."""
+        with self._opened(path, kind="folder") as descriptor:
+            for name, entry in self._walk(path, descriptor, level=path.count("/") + 1):
+                if stat.S_ISREG(entry.st_mode):
+                    yield name
 
     def _walk(self, prefix: str, handle: int, *, level: int) -> Iterator[tuple[str, os.stat_result]]:
         if level > MAX_LEVELS:
@@ -115,6 +162,13 @@ class Folder:
             raise problem("size_limit", path, expected=f"at most {limit_bytes} bytes", found="a file that grows")
         return b"".join(pieces)
 
+    def lines(self, path: str, *, limit_bytes: int) -> Iterator[bytes]:
+        """Yield the lines of a file, each with its end of line; the last one may lack it, and a line beyond
+        ``limit_bytes`` comes in pieces. One line is held at a time."""
+        with self._opened(path) as descriptor, _unreadable(path), os.fdopen(os.dup(descriptor), "rb") as file:
+            while line := file.readline(limit_bytes + 1):
+                yield line
+
     def sha256(self, path: str) -> str:
         """Return the SHA-256 of a file, read in pieces."""
         digest = hashlib.sha256()
@@ -124,7 +178,7 @@ class Folder:
         return digest.hexdigest()
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[int]:
+    def _opened(self, path: str, *, kind: Literal["file", "folder"] = "file") -> Iterator[int]:
         *parents, name = path.split("/")
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         handles = [self._handle]
@@ -133,9 +187,10 @@ class Folder:
                 for parent in parents:
                     handles.append(os.open(parent, flags | os.O_DIRECTORY, dir_fd=handles[-1]))
                 handles.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=handles[-1]))
-            kind = _irregular(os.fstat(handles[-1]))
-            if kind or stat.S_ISDIR(os.fstat(handles[-1]).st_mode):
-                raise problem("not_regular_file", path, expected="a regular file", found=kind or "a folder")
+            entry = os.fstat(handles[-1])
+            found = "a folder" if stat.S_ISDIR(entry.st_mode) else _irregular(entry) or "file"
+            if found not in (kind, f"a {kind}"):
+                raise problem("not_regular_file", path, expected=f"a regular {kind}", found=found)
             yield handles[-1]
         finally:
             for handle in handles[1:]:
@@ -165,4 +220,7 @@ def _unreadable(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise problem("file_missing", path, expected="a file", found="none") from None
     except OSError as error:
+        if error.errno in _LINKED:
+            found = "a link, or a file in the place of a folder"
+            raise problem("not_regular_file", path, expected="a regular file", found=found) from None
         raise problem("unreadable", path, expected="a readable file", found=error.strerror) from None

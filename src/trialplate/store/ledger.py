@@ -130,8 +130,8 @@ class Ledger:
     """The state after a number of records. ``take`` never raises: what breaks a rule is returned and skipped.
 
     ``newest``: the highest ordinal whose first attempt this run has started; -1 before the first. ``workers``: how
-    many attempts this run may have in hand at a time, None when it does not say. ``first_start``, ``last_end``: places
-    of these records; ``first_start_utc``: the earliest time of a start.
+    many attempts this run may have in hand at a time, None when it does not say. ``first_start``, ``last_end``: which
+    records these are; ``first_start_utc``: the earliest time of a start.
     """
 
     plan: Plan

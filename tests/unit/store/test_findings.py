@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trialplate.errors import CanonicalError, EvidenceError
-from trialplate.store.findings import STAGE_NAMES, exit_code, finding, malformed, ordered, problem
+from trialplate.store.findings import (
+    MAX_FINDINGS,
+    STAGE_NAMES,
+    Collector,
+    exit_code,
+    finding,
+    malformed,
+    ordered,
+    problem,
+)
 
 # One line per stage of the specification: code and exit.
 TABLE = {
@@ -95,3 +104,23 @@ def test_a_refused_document_keeps_the_code_and_place_of_the_reader() -> None:
 def test_what_a_terminal_would_act_upon_is_escaped() -> None:
     item = finding("file_extra", "a\x1b[2J", pointer="\u202e", expected="\udcff", found="ä\n")
     assert (item.path, item.pointer, item.expected, item.found) == ("a\\x1b[2J", "\\u202e", "\\udcff", "ä\\n")
+
+
+def test_of_too_many_findings_of_one_code_some_are_listed_and_the_rest_is_counted() -> None:
+    found = Collector()
+    for number in range(MAX_FINDINGS + 5):
+        found.add("file_extra", f"{number:06d}")
+    found.add("hash_mismatch", "lock.json")
+    listed = found.listed()
+    assert len(listed) == MAX_FINDINGS + 2
+    assert [item.found for item in listed if item.path == "and others"] == [f"{MAX_FINDINGS + 5} in all"]
+    assert exit_code(listed) == 1
+
+
+def test_a_problem_is_kept_and_what_stands_behind_it_goes_on() -> None:
+    found = Collector()
+    with found.keeping():
+        raise problem("malformed", "x")
+    with found.keeping(), pytest.raises(ValueError, match="not ours"):
+        raise ValueError("not ours")
+    assert [item.code for item in found.listed()] == ["malformed"]
