@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from trialplate.canonical import canonical_json
-from trialplate.errors import UsageError
+from trialplate.errors import StorageFailure, UsageError
 from trialplate.store.chain import HEAD, JOURNAL, system_clock
 from trialplate.store.findings import EvidenceProblem, Finding
 from trialplate.store.fsio import Disk, Storage, publish_new
@@ -89,10 +89,15 @@ def _free(place: Path, disk: Storage) -> Path:
 
 
 def _lock(folder: Path, disk: Storage) -> int | None:
-    """Hold the journal, so that nobody starts to write in the meantime; None where there is none."""
+    """Hold the journal, so that nobody starts to write in the meantime; None where there is none to be written to."""
     if JOURNAL not in disk.entries(folder):
         return None
-    descriptor = disk.open_append(folder / JOURNAL)
+    try:
+        descriptor = disk.open_append(folder / JOURNAL)
+    except StorageFailure as failure:
+        if isinstance(failure.__cause__, PermissionError):  # of a sealed copy, which is read-only
+            return None
+        raise
     try:
         disk.lock(descriptor)
     except BaseException:

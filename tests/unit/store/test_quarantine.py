@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,25 @@ def test_a_campaign_that_is_being_written_is_not_moved(tmp_path: Path) -> None:
     assert folder.is_dir() and not (tmp_path / "quarantine").exists()
 
 
+def test_a_sealed_copy_whose_journal_is_read_only_can_be_moved() -> None:
+    opened = next(at for at, call in enumerate(_moved().calls) if call.name == "open" and "journal" in call.path.name)
+    disk = _campaign().next_process(fault=Fault(opened, "fail", errno.EACCES))
+    _move(TOP / "c", disk)
+    assert _whole(disk) and "c/journal.jsonl" not in disk.tree(TOP)
+
+
 def _campaign() -> FaultyDisk:
     disk = FaultyDisk()
     disk.make_folder(TOP / "c")
     write_new(disk, TOP / "c" / "journal.jsonl", b"damaged")
     disk.fsync_dir(TOP / "c")
     return disk.next_process()
+
+
+def _moved() -> FaultyDisk:
+    disk = _campaign()
+    _move(TOP / "c", disk)
+    return disk
 
 
 def _whole(disk: FaultyDisk) -> bool:
@@ -95,17 +109,16 @@ def _whole(disk: FaultyDisk) -> bool:
 
 
 def test_a_move_that_fails_or_dies_anywhere_leaves_the_campaign_in_one_place_and_can_be_repeated() -> None:
-    plain = _campaign()
-    _move(TOP / "c", plain)
+    plain = _moved()
     assert _whole(plain)
     for at, call in enumerate(plain.calls):
-        failing = (disk := _campaign()).next_process(fault=Fault(at, "fail"))
+        failing = _campaign().next_process(fault=Fault(at, "fail"))
         with pytest.raises(StorageFailure, match="EIO"):
             _move(TOP / "c", failing)
         assert _whole(failing), call
         if call.name not in CHANGING:
             continue
-        dying = (disk := _campaign()).next_process(fault=Fault(at))
+        dying = _campaign().next_process(fault=Fault(at))
         with pytest.raises(ProcessEnded):
             _move(TOP / "c", dying)
         left = [dying.after_power_cut(files=files, names="mixed", seed=n) for n, files in enumerate(FATES * 3)]

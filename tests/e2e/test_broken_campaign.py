@@ -12,6 +12,8 @@ from trialplate import api
 from trialplate.cli import app
 from trialplate.cli.output import guarded
 
+Said = pytest.CaptureFixture[str]
+
 
 def _broken(toy_protocol: Path, folder: Path) -> Path:
     """A whole toy campaign in which one character of the journal was changed."""
@@ -22,7 +24,7 @@ def _broken(toy_protocol: Path, folder: Path) -> Path:
 
 
 def test_a_broken_campaign_is_moved_whole_and_the_console_says_where(
-    toy_protocol: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    toy_protocol: Path, tmp_path: Path, capsys: Said
 ) -> None:
     folder = _broken(toy_protocol, tmp_path / "campaigns" / "c")
     before = snapshot(folder)
@@ -35,9 +37,7 @@ def test_a_broken_campaign_is_moved_whole_and_the_console_says_where(
     assert api.verify(kept / "c").exit_code == 1
 
 
-def test_with_json_the_new_place_is_a_member(
-    toy_protocol: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_json_the_new_place_is_a_member(toy_protocol: Path, tmp_path: Path, capsys: Said) -> None:
     folder = _broken(toy_protocol, tmp_path / "c")
     assert guarded(app, ["run", str(folder), "--resume", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
@@ -45,9 +45,7 @@ def test_with_json_the_new_place_is_a_member(
     assert Path(answer["moved_to"]).parent.parent == tmp_path / "quarantine"
 
 
-def test_without_resume_and_by_verify_nothing_is_moved(
-    toy_protocol: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_resume_and_by_verify_nothing_is_moved(toy_protocol: Path, tmp_path: Path, capsys: Said) -> None:
     folder = _broken(toy_protocol, tmp_path / "c")
     before = snapshot(folder)
     for command in (["run", str(folder)], ["verify", str(folder)], ["score", str(folder)], ["show", str(folder)]):
@@ -55,9 +53,7 @@ def test_without_resume_and_by_verify_nothing_is_moved(
     assert snapshot(folder) == before and not (tmp_path / "quarantine").exists()
 
 
-def test_a_campaign_of_another_lock_is_refused_and_stays(
-    toy_protocol: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_campaign_of_another_lock_is_refused_and_stays(toy_protocol: Path, tmp_path: Path, capsys: Said) -> None:
     folder = _broken(toy_protocol, tmp_path / "c")
     toy_protocol.write_text(toy_protocol.read_text().replace("repeats = 2", "repeats = 3"), encoding="utf-8")
     other = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "other.json")
