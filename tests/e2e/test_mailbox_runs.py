@@ -17,6 +17,7 @@ import pytest
 
 import mailbox_campaign as mc
 from mailbox_campaign import end_reason, events, observation, put, reply
+from trialplate.store.disclosing import find_attempt
 from trialplate.store.view import read_campaign
 
 STOP = {"stop": {"reason": None}}
@@ -52,6 +53,10 @@ def test_row_48_a_runner_that_is_killed_leaves_an_error_and_nothing_is_replayed_
         observation(orphan, 2)
         run.kill()
     assert end_reason(orphan) is None
+    noted = [record["data"] for record in read_campaign(tmp_path / "c").records if record["type"] == "event"]
+    assert [item["mailbox"] for item in noted if item["kind"] == "mailbox_opened"][1:] == [orphan.name]
+    assert len(noted[-1]["template_sha256"]) == len(noted[-1]["rendered_sha256"]) == 64
+    assert find_attempt(read_campaign(tmp_path / "c"), orphan.name) == ("000001", 0)
     put(orphan, 2, reply(observation(orphan, 2), **STOP))  # nobody is there to read it
     with mc.running(tmp_path, root, "--resume") as run:
         played = []
@@ -175,6 +180,9 @@ def test_an_actor_that_is_killed_is_a_policy_timeout_and_the_next_actor_goes_on(
             assert good.communicate(timeout=20)[0] == "policy_stop\n"
         run.ended()
     killed, other = mc.rows(tmp_path)
+    assert [opened["mailbox"] for row in (killed, other) for opened in mc.events(row, "mailbox_opened")] == [
+        first.name, second.name,
+    ]  # fmt: skip
     assert (killed.fault_code, killed.control_steps, killed.calls) == ("policy_timeout", 2, 3)
     assert "00002.json.tmp" in (killed.fault_message or "")
     assert end_reason(first) == "error"

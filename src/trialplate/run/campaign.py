@@ -8,6 +8,7 @@ import platform
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,13 +72,15 @@ class Attachment:
 
     ``actors``: scheme -> what makes the actor of such an arm. ``gate``: called before each of their trials is
     started; it waits until the arm asks for one, and False ends the run (``aborted``). ``registered``: arm -> the
-    identity that came, where it is not the locked one. ``arms``: only these of them; None is all.
+    identity that came, where it is not the locked one. ``arms``: only these of them; None is all. ``begun``: handed
+    at the beginning what puts an event durably into the journal, before anybody outside is told of it.
     """
 
     actors: Mapping[str, ActorFactory]
     gate: Callable[[Trial], bool] = lambda trial: True
     arms: frozenset[str] | None = None
     registered: Mapping[str, Registration] = field(default_factory=dict)
+    begun: Callable[[Note], None] = lambda note: None
 
 
 def run_campaign(
@@ -120,6 +123,8 @@ def run_campaign(
         stopped_by: str | None = "inputs_changed"
         if not changed_arms(lock.document, first.document()):
             with interruptible() as interrupt:
+                if attachment is not None:
+                    attachment.begun(partial(_note, writer, interrupt))
                 stopped_by = _run_tasks(writer, lock, how, interrupt=interrupt)
             _end_interrupted(writer, plan)
         return _close(writer, lock, folder, first=first, stopped_by=stopped_by, exploratory=tuple(sorted(registered)))
@@ -231,6 +236,11 @@ def _run_facts(lock: Lock, how: _Run) -> dict[str, Any]:
         "registrations": {name: found.sha256() for name, found in how.plan.registered.items()},
         "planned": len(lock.document["schedule"]),
     }
+
+
+def _note(writer: CampaignWriter, interrupt: Interrupt, kind: str, data: Mapping[str, Any]) -> None:
+    with interrupt.held():
+        writer.note(kind, data)
 
 
 def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Interrupt) -> str | None:

@@ -23,10 +23,11 @@ from trialplate.policies.mailbox.orphans import end_orphans
 from trialplate.policies.setting import ActorSetting
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording
-from trialplate.run.campaign import Attachment, RunReport, run_campaign
+from trialplate.run.campaign import Attachment, Note, RunReport, run_campaign
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
 from trialplate.spec.protocol import ArmChoice
 from trialplate.spec.schemes import scheme_of
+from trialplate.store.disclosing import MAILBOX_EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,16 @@ def run_mailboxes(
     if resume:
         end_orphans(place)
     seats: list[MailboxActor] = []
+    notes: list[Note] = []
 
     def seat(setting: ActorSetting) -> Actor:
         def announce(mailbox: Path) -> Mapping[str, str]:
             text = render_instructions(actions[setting.arm], host=host, mailbox=str(mailbox))
+            told = {"name": name, **{key: value for key, value in text.document().items() if key != "mailbox"}}
+            for note in notes:  # a run that is killed leaves no row that could name it
+                note(MAILBOX_EVENT, {"mailbox": mailbox.name, **told})
             opened(Opened(mailbox, text))
-            return {"name": name, **{key: value for key, value in text.document().items() if key != "mailbox"}}
+            return told
 
         seats.append(MailboxActor(place, setting, announce=announce))
         return seats[-1]
@@ -83,7 +88,7 @@ def run_mailboxes(
         return next((actor.broken for actor in seats if actor.broken is not None), None)
 
     chosen = frozenset(arms) or None
-    attachment = Attachment({"mailbox": seat}, gate=lambda trial: broken() is None, arms=chosen)
+    attachment = Attachment({"mailbox": seat}, gate=lambda trial: broken() is None, arms=chosen, begun=notes.append)
     report = run_campaign(lock, folder, resume=resume, recording=recording, attachment=attachment)
     if (fault := broken()) is not None:
         broke(fault)

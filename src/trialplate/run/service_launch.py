@@ -51,8 +51,8 @@ END_TOLD: Mapping[str, EndReason] = {
 }  # fmt: skip
 """Termination of a row -> how the driver is told that the episode ended."""
 
-_ENDINGS: Mapping[str | None, Ending] = {"systematic_error": "halted", "aborted": "aborted"}
-"""What stopped a run early -> how a driver that asks for an episode is told."""
+_ENDINGS: Mapping[str | None, Ending] = {None: "complete", "systematic_error": "halted"}
+"""What stopped a run early -> how a driver that asks for an episode is told; all else is ``aborted``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Service:
         self._over.set()
         if report.stopped_by == "interrupted" or self._table.idle:
             return report
-        self._table.no_more(_ENDINGS.get(report.stopped_by, "complete"))
+        self._table.no_more(_ENDINGS.get(report.stopped_by, "aborted"))
         with suppress(KeyboardInterrupt):  # the run is closed: whoever does not want to wait need not
             self._linger()
         return report

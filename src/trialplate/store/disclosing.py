@@ -5,7 +5,6 @@ A campaign that is being written is refused (``campaign_busy``): its operator wa
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from trialplate.store.layout import FIRST_ATTEMPT, LOCK
 from trialplate.store.view import CampaignView, read_campaign
 
 MAILBOX_EVENT = "mailbox_opened"
+"""Kind of the event that names the mailbox of the attempt begun last, written before anybody is told of it."""
 
 
 def disclose_leak(
@@ -66,10 +66,12 @@ def find_attempt(view: CampaignView, text: str, *, ahead: bool = False) -> tuple
     if ahead and any(planned.trial_id == text for planned in view.schedule):
         return text, FIRST_ATTEMPT
     if re.fullmatch(r"[0-9a-f]{32}", text):
-        for row in view.rows:
-            for event in row.events:
-                if event.kind == MAILBOX_EVENT and json.loads(event.detail).get("mailbox") == text:
-                    return row.trial_id, row.attempt
+        for record in view.records:
+            data = record["data"]
+            if record["type"] == "attempt.start":
+                key = data["trial_id"], data["attempt"]
+            elif key and record["type"] == "event" and data.get("kind") == MAILBOX_EVENT and data["mailbox"] == text:
+                return key
     raise UsageError(
         f"no attempt {text!r} in {view.folder}: expected one of the {len(view.started)} started attempts, like "
         "000003-0, its trial, like 000003, or the 32 digits of its mailbox",
