@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -103,28 +103,72 @@ def record_line(record: Record) -> bytes:
     return line + b"\n"
 
 
+class Walk:
+    """Follows a chain line by line and holds one record at a time. Never raises.
+
+    ``head``: behind the last good record. ``complaint``: what is wrong with the first bad line; behind it nothing is
+    accepted any more. ``holds_more``: whether a whole record lies there all the same.
+    """
+
+    def __init__(self, lock_sha256: str) -> None:
+        self.head = Head(0, lock_sha256, 0)
+        self.complaint = ""
+        self.holds_more = False
+
+    def take(self, line: bytes) -> Record | None:
+        """Return the record of the next line (with its end of line), None when it does not continue the chain."""
+        record = _whole_record(line[:-1]) if line.endswith(b"\n") else None
+        if self.complaint:
+            self.holds_more = self.holds_more or record is not None
+            return None
+        self.complaint = self._misfit(line, record)
+        if self.complaint or record is None:
+            self.holds_more = record is not None
+            return None
+        self.head = Head(self.head.count + 1, record["sha256"], self.head.size + len(line))
+        return record
+
+    def _misfit(self, line: bytes, record: Record | None) -> str:
+        place = f"line {self.head.count}"
+        if not line.endswith(b"\n"):
+            return f"{place}: {len(line)} bytes without an end of line"
+        if record is None:
+            return f"{place}: not a record whose own digest holds"
+        if record["seq"] != self.head.count:
+            return f"{place}: expected seq {self.head.count}, found {record['seq']}"
+        if record["prev_sha256"] != self.head.head_sha256:
+            return f"{place}: expected prev_sha256 {self.head.head_sha256}, found {record['prev_sha256']}"
+        return ""
+
+
 def scan(data: bytes, *, lock_sha256: str, head: Head | None) -> Scan:
     """Read a journal as far as it is good, and tell a torn tail from damage. Never raises.
 
     ``torn``: the last append was cut short, and nothing that the head says was durable is missing.
     ``broken``: something that was durable is gone or changed; nothing is ever repaired then.
     """
+    walk = Walk(lock_sha256)
     records: list[Record] = []
     ends: list[int] = []
-    start, previous, complaint = 0, lock_sha256, ""
-    while start < len(data):
-        record, complaint, stop = _next_record(data, start, seq=len(records), previous=previous)
-        if record is None:
-            break
-        records.append(record)
-        ends.append(stop)
-        previous, start = record["sha256"], stop
-    status: Status = "clean" if start == len(data) else "torn"
-    if head is not None and (wrong := _head_contradicts(head, records, ends, lock_sha256)):
-        status, complaint = "broken", wrong
-    elif status == "torn" and _holds_a_whole_record(data[start:]):
+    for line in _lines(data):
+        record = walk.take(line)
+        if record is not None:
+            records.append(record)
+            ends.append(walk.head.size)
+    found = Scan("clean", tuple(records), tuple(ends), walk.head.size)
+    told = _head_contradicts(head, found, lock_sha256) if head is not None else ""
+    status: Status = "torn" if walk.complaint else "clean"
+    if told or walk.holds_more:
         status = "broken"
-    return Scan(status, tuple(records), tuple(ends), start, "" if status == "clean" else complaint)
+    return replace(found, status=status, problem=told or walk.complaint)
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        stop = data.find(b"\n", start) + 1 or len(data)
+        yield data[start:stop]
+        start = stop
 
 
 def anchor(data: bytes) -> str | None:
@@ -132,21 +176,6 @@ def anchor(data: bytes) -> str | None:
     line, mark, _ = data.partition(b"\n")
     record = _whole_record(line) if mark else None
     return record["prev_sha256"] if record is not None and record["seq"] == 0 else None
-
-
-def _next_record(data: bytes, start: int, *, seq: int, previous: str) -> tuple[Record | None, str, int]:
-    """Return (record, "", offset behind it), or (None, what is wrong with line ``seq``, start)."""
-    stop = data.find(b"\n", start)
-    if stop < 0:
-        return None, f"line {seq}: {len(data) - start} bytes without an end of line", start
-    record = _whole_record(data[start:stop])
-    if record is None:
-        return None, f"line {seq}: not a record whose own digest holds", start
-    if record["seq"] != seq:
-        return None, f"line {seq}: expected seq {seq}, found {record['seq']}", start
-    if record["prev_sha256"] != previous:
-        return None, f"line {seq}: expected prev_sha256 {previous}, found {record['prev_sha256']}", start
-    return record, "", stop + 1
 
 
 def _whole_record(line: bytes) -> Record | None:
@@ -157,9 +186,12 @@ def _whole_record(line: bytes) -> Record | None:
         record = read_stored(line, limit_bytes=MAX_LINE_BYTES)
     except CanonicalError:
         return None
-    if not isinstance(record, dict) or not _has_members(record) or record["sha256"] != record_sha256(record):
+    if not isinstance(record, dict) or not _has_members(record):
         return None
-    return record
+    member = b'"sha256":"%s",' % record["sha256"].encode()
+    alone = line.count(member) == 1  # then the line without it is the canonical form of what is left
+    digest = sha256_hex(PREFIX + line.replace(member, b"")) if alone else record_sha256(record)
+    return record if record["sha256"] == digest else None
 
 
 def _has_members(record: Record) -> bool:
@@ -180,19 +212,18 @@ def _says_what_was_discarded(data: Mapping[str, Any]) -> bool:
     return type(count) is int and count > 0 and isinstance(digest, str) and _HEX.fullmatch(digest) is not None
 
 
-def _holds_a_whole_record(tail: bytes) -> bool:
-    return any(_whole_record(line) is not None for line in tail.split(b"\n")[:-1])
+def _head_contradicts(head: Head, found: Scan, lock_sha256: str) -> str:
+    if head.count > len(found.records):
+        return f"the head says that {head.count} records were durable, {len(found.records)} good ones are there"
+    return head_contradicts(head, found.head(head.count, lock_sha256=lock_sha256))
 
 
-def _head_contradicts(head: Head, records: list[Record], ends: list[int], lock_sha256: str) -> str:
-    if head.count > len(records):
-        return f"the head says that {head.count} records were durable, {len(records)} good ones are there"
-    digest = records[head.count - 1]["sha256"] if head.count else lock_sha256
-    if digest != head.head_sha256:
-        return f"the head says that record {head.count - 1} is {head.head_sha256}, found {digest}"
-    size = ends[head.count - 1] if head.count else 0
-    if size != head.size:
-        return f"the head says that {head.count} records take {head.size} bytes, they take {size}"
+def head_contradicts(head: Head, good: Head) -> str:
+    """Return how a head differs from what stands behind as many good records, nothing when it does not."""
+    if good.head_sha256 != head.head_sha256:
+        return f"the head says that record {head.count - 1} is {head.head_sha256}, found {good.head_sha256}"
+    if good.size != head.size:
+        return f"the head says that {head.count} records take {head.size} bytes, they take {good.size}"
     return ""
 
 

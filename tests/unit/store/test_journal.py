@@ -118,6 +118,20 @@ def test_a_recovered_record_must_say_what_was_discarded() -> None:
         assert len(scan(record_line(record), lock_sha256=LOCK, head=None).records) == 0
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_digest_that_stands_in_the_data_as_well_is_not_taken_for_that_of_the_record(own: bool) -> None:
+    stamp = Stamp("2026-11-29T09:00:00.000000Z", 1)
+    named = "5" * 64
+    record = make_record("event", {"sha256": named, "type": "x"}, seq=0, prev_sha256="0" * 64, stamp=stamp)
+    if not own:
+        record["sha256"] = named
+    found = scan(record_line(record), lock_sha256="0" * 64, head=None)
+    assert len(found.records) == int(own)
+    # the same record without what stands in its data does not carry the digest either
+    bare = {**record, "data": {"type": "x"}}
+    assert scan(record_line(bare), lock_sha256="0" * 64, head=None).records == ()
+
+
 def test_members_that_a_later_version_adds_are_hashed_and_accepted() -> None:
     record = make_record("event", {}, seq=0, prev_sha256=LOCK, stamp=StepClock()())
     record["actor"] = "console"
