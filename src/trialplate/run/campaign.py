@@ -22,7 +22,7 @@ from trialplate.record import Row
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording
 from trialplate.run.bench import BenchPlan, lost_trial, unfinished_row
-from trialplate.run.executors import Returned, Task, run_processes, run_serial
+from trialplate.run.executors import Refused, Returned, Task, run_processes, run_serial
 from trialplate.run.halting import Halting
 from trialplate.run.interrupt import Interrupt, interruptible
 from trialplate.run.schedule import Trial, make_schedule
@@ -254,13 +254,16 @@ def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Inte
         with interrupt.held():
             writer.start_attempt(task[0].trial_id, ordinal=task[0].ordinal, arm=task[0].arm, attempt=task[1])
 
+    def refused(item: Refused) -> None:
+        _note(writer, interrupt, "result_refused", item.data())
+
     for attempt in writer.ended_attempts:
         if halting.looks_at(attempt.trial.arm, attempt.trial.ordinal):
             halting.take(writer.row(attempt))
     timeout_s = lock.protocol["budgets"]["episode_timeout_s"]
     how.progress(Progress(done, planned, None))
     try:
-        for returned in _execute(how, _admitted(tasks, how, halting), started, timeout_s):
+        for returned in _execute(how, _admitted(tasks, how, halting), started, refused, timeout_s):
             finished = returned.finished or lost_trial(how.plan, returned.task, fault=returned.lost)
             with interrupt.held():
                 writer.end_attempt(finished.row, trace=finished.trace, exchange=finished.exchange)
@@ -285,13 +288,19 @@ def _admitted(tasks: Sequence[Task], how: _Run, halting: Halting) -> Iterator[Ta
 
 
 def _execute(
-    how: _Run, tasks: Iterator[Task], started: Callable[[Task], None], timeout_s: float
+    how: _Run,
+    tasks: Iterator[Task],
+    started: Callable[[Task], None],
+    refused: Callable[[Refused], None],
+    timeout_s: float,
 ) -> Iterator[Returned]:
     if how.attachment is not None:
         return run_serial(how.plan, tasks, started=started, actors=how.attachment.actors)
     if how.executor == "serial":
         return run_serial(how.plan, tasks, started=started)
-    return run_processes(how.plan, tasks, started=started, workers=how.workers, episode_timeout_s=timeout_s)
+    return run_processes(
+        how.plan, tasks, started=started, refused=refused, workers=how.workers, episode_timeout_s=timeout_s
+    )
 
 
 def _open_tasks(writer: CampaignWriter, arms: Collection[str] | None) -> list[Task]:

@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pickle import UnpicklingError
 from time import monotonic
+from typing import Literal
 
 from trialplate.errors import HarnessFault, TrialplateError
 from trialplate.run.bench import Bench, BenchPlan, Finished
@@ -27,6 +29,23 @@ class Returned:
     task: Task
     finished: Finished | None
     lost: HarnessFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A result that nobody waited for. ``reason``: of ``another_trial``, given ``twice``, or ``late``.
+
+    ``trial_id`` and ``attempt``: what it says that it is of; ``asked``: what its worker was asked for.
+    """
+
+    reason: Literal["another_trial", "twice", "late"]
+    trial_id: str
+    attempt: int
+    asked: str
+
+    def data(self) -> dict[str, str | int]:
+        """Return what an event ``result_refused`` says."""
+        return asdict(self)
 
 
 def run_serial(
@@ -50,12 +69,19 @@ def run_serial(
 
 
 def run_processes(
-    plan: BenchPlan, tasks: Iterator[Task], *, started: Callable[[Task], None], workers: int, episode_timeout_s: float
+    plan: BenchPlan,
+    tasks: Iterator[Task],
+    *,
+    started: Callable[[Task], None],
+    refused: Callable[[Refused], None],
+    workers: int,
+    episode_timeout_s: float,
 ) -> Iterator[Returned]:
     """Run tasks in spawned worker processes, each with its own warm bench.
 
-    A worker that dies or exceeds ``episode_timeout_s`` costs the attempt in its hands, no other: it is
-    replaced, and the attempt comes back as lost (``worker_lost``, ``worker_timeout``).
+    A worker that dies, exceeds ``episode_timeout_s`` or answers for another trial costs the attempt in its hands, no
+    other: it is replaced, and the attempt comes back as lost (``worker_lost``, ``worker_timeout``). What it sends
+    beside the one answer that is waited for is told to ``refused``, and is no result.
     """
     pool = [_Worker(plan) for _ in range(workers)]
     try:
@@ -66,16 +92,23 @@ def run_processes(
                 idle.pop().give(task, episode_timeout_s)
             busy = [worker for worker in pool if worker.task is not None]
             if not busy:
-                return
+                break
             for worker in _ready(busy):
                 returned = worker.collect()
-                if returned.lost is not None:
+                if returned is not None and returned.lost is not None:
                     worker.stop()
                     pool.remove(worker)
-                    worker = _Worker(plan)
-                    pool.append(worker)
-                idle.append(worker)
-                yield returned
+                    pool.append(_Worker(plan))
+                for item in worker.take_refused():
+                    refused(item)
+                if returned is not None:
+                    idle.append(worker if returned.lost is None else pool[-1])
+                    yield returned
+        for worker in pool:
+            worker.stop()
+            for item in worker.take_refused():
+                refused(item)
+        pool.clear()
     finally:
         for worker in pool:
             worker.stop()
@@ -88,7 +121,7 @@ def _ready(busy: list[_Worker]) -> list[_Worker]:
 
 
 class _Worker:
-    """A process, the pipe to it, and the task in its hands."""
+    """A process, the pipe to it, and the task in its hands. Each task has a number, which its answer repeats."""
 
     def __init__(self, plan: BenchPlan) -> None:
         context = multiprocessing.get_context("spawn")  # fork after a GL context exists hangs the child
@@ -98,32 +131,42 @@ class _Worker:
         theirs.close()
         self.task: Task | None = None
         self.deadline = 0.0
+        self._number = 0
+        self._asked = "nothing"
+        self._refused: list[Refused] = []
 
     def give(self, task: Task, timeout_s: float) -> None:
         self.task, self.deadline = task, monotonic() + timeout_s
+        self._number += 1
+        self._asked = f"{task[0].trial_id}-{task[1]}"
         with suppress(BrokenPipeError):  # a dead worker is found by collect()
-            self.pipe.send(task)
+            self.pipe.send((self._number, task))
 
-    def collect(self) -> Returned:
+    def collect(self) -> Returned | None:
+        """Return what came back for the task in its hands; None when it was something else, and time is left."""
         task = self.task
         assert task is not None
-        self.task = None
         if not self.pipe.poll():
-            message = f"trial {task[0].trial_id}: no answer from its worker within the episode timeout"
-            return Returned(task, None, HarnessFault(message, code="worker_timeout"))
+            return self._lost(task, "worker_timeout", "no answer from its worker within the episode timeout")
         try:
-            answer = self.pipe.recv()
+            number, answer = self.pipe.recv()
         except (EOFError, ConnectionError):
             self.process.join(5)
-            message = f"trial {task[0].trial_id}: its worker died with exit code {self.process.exitcode}"
-            return Returned(task, None, HarnessFault(message, code="worker_lost"))
+            return self._lost(task, "worker_lost", f"its worker died with exit code {self.process.exitcode}")
+        except (UnpicklingError, TypeError, ValueError) as error:
+            return self._lost(task, "worker_lost", f"its worker sent what is no answer: {error}")
+        if number != self._number:
+            self._refuse("twice", answer)
+            if monotonic() < self.deadline:
+                return None
+            return self._lost(task, "worker_timeout", "its worker repeats old answers until the episode timeout")
+        self.task = None
         if isinstance(answer, TrialplateError):
             raise answer
-        row = answer.row
-        if (row.trial_id, row.attempt) != (task[0].trial_id, task[1]):
-            raise HarnessFault(
-                f"worker answered for trial {row.trial_id}, expected {task[0].trial_id}", code="worker_lost"
-            )
+        if (answer.row.trial_id, answer.row.attempt) != (task[0].trial_id, task[1]):
+            self._refuse("another_trial", answer)
+            found = f"{answer.row.trial_id}-{answer.row.attempt}"
+            return self._lost(task, "worker_lost", f"its worker answered for {found}, expected {self._asked}")
         return Returned(task, answer)
 
     def stop(self) -> None:
@@ -135,7 +178,23 @@ class _Worker:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
+        with suppress(EOFError, OSError, UnpicklingError, TypeError, ValueError):
+            while self.pipe.poll():
+                number, answer = self.pipe.recv()
+                self._refuse("late" if self.task is not None and number == self._number else "twice", answer)
         self.pipe.close()
+
+    def take_refused(self) -> list[Refused]:
+        """Return what was refused since the last time."""
+        taken, self._refused = self._refused, []
+        return taken
+
+    def _lost(self, task: Task, code: str, message: str) -> Returned:
+        return Returned(task, None, HarnessFault(f"trial {task[0].trial_id}: {message}", code=code))
+
+    def _refuse(self, reason: Literal["another_trial", "twice", "late"], answer: object) -> None:
+        if isinstance(answer, Finished):
+            self._refused.append(Refused(reason, answer.row.trial_id, answer.row.attempt, self._asked))
 
 
 def _serve(plan: BenchPlan, pipe: Connection) -> None:
@@ -144,9 +203,10 @@ def _serve(plan: BenchPlan, pipe: Connection) -> None:
     os.dup2(2, 1)  # what an arm prints is no answer of ours
     bench = Bench(plan)
     with suppress(EOFError, BrokenPipeError):
-        while (task := pipe.recv()) is not None:
+        while (given := pipe.recv()) is not None:
+            number, task = given
             try:
-                pipe.send(bench.run(task[0], attempt=task[1]))
+                pipe.send((number, bench.run(task[0], attempt=task[1])))
             except TrialplateError as error:
-                pipe.send(error)
+                pipe.send((number, error))
     bench.close()

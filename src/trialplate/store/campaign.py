@@ -20,6 +20,7 @@ from trialplate.errors import StorageFailure, UsageError, nearest
 from trialplate.record import Row
 from trialplate.store.amendments import AMENDMENT
 from trialplate.store.chain import JOURNAL, Record, Stamp, system_clock
+from trialplate.store.clocks import CLOCK_STEP
 from trialplate.store.disclosures import CUTOVER, LEAK, cutover_data, leak_data
 from trialplate.store.findings import EvidenceProblem, problem
 from trialplate.store.fsio import Disk, Storage, write_new
@@ -313,6 +314,9 @@ class CampaignWriter:
         wrong = self._ledger.check(kind, data, place=f"line {len(self._journal.records)}")
         if wrong is not None and wrong.code != tolerated:
             raise UsageError(f"{kind} refused: expected {wrong.expected}, got {wrong.found}", code=wrong.code)
+        step = self._journal.clock_step() if self._ledger.running else None
+        if step is not None:
+            self._ledger.take(self._journal.append("event", {"kind": CLOCK_STEP, **step}))
         record = self._journal.append(kind, data)
         self._ledger.take(record)
         return record
@@ -383,6 +387,7 @@ def _replayed(plan: Plan, records: Sequence[Record]) -> Ledger:
         for wrong in ledger.take(record):
             if wrong.exit_code != 3:
                 raise EvidenceProblem(wrong)
+    ledger.running = False  # this process has yet to say that it goes on: the machine may have been restarted
     return ledger
 
 

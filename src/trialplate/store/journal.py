@@ -30,6 +30,7 @@ from trialplate.store.chain import (
     scan,
     system_clock,
 )
+from trialplate.store.clocks import clock_step
 from trialplate.store.findings import problem
 from trialplate.store.fsio import Disk, Storage
 
@@ -50,6 +51,7 @@ class Journal:
         self._disk, self._clock, self._descriptor = disk, clock, descriptor
         self._lock_sha256 = lock_sha256
         self._size = state.good_bytes
+        self._taken_over = len(self.records)
         self._pid = os.getpid()
         self._unusable = ""
 
@@ -123,6 +125,10 @@ class Journal:
     def now(self) -> Stamp:
         """Return this moment by the clock that the records are stamped with."""
         return self._clock()
+
+    def clock_step(self) -> Mapping[str, Any] | None:
+        """Return how far the wall clock was set since the last record of this writer; None when it was not."""
+        return clock_step(self.records[-1], self._clock()) if len(self.records) > self._taken_over else None
 
     def append(self, kind: str, data: Mapping[str, Any]) -> Record:
         """Write one record durably, then the head, except after ``HEADLESS_TYPES``.

@@ -131,7 +131,8 @@ class Ledger:
 
     ``newest``: the highest ordinal whose first attempt this run has started; -1 before the first. ``workers``: how
     many attempts this run may have in hand at a time, None when it does not say. ``first_start``, ``last_end``: which
-    records these are; ``first_start_utc``: the earliest time of a start.
+    records these are; ``first_start_utc``: its time; a later
+    one may read earlier, where the clock was set back.
     """
 
     plan: Plan
@@ -339,7 +340,7 @@ class Ledger:
             self.newest = max(self.newest, trial.ordinal)
         if self.first_start is None:
             self.first_start = record["seq"]
-        self.first_start_utc = min(record["utc"], self.first_start_utc or record["utc"])
+        self.first_start_utc = self.first_start_utc or record["utc"]
 
     def ended(self) -> tuple[Attempt, ...]:
         """Return the attempts that have ended, in schedule order."""
