@@ -93,6 +93,11 @@ def _as_json(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"encoding": "raw", "dtype": array.dtype.str, "shape": list(array.shape), "data_b64": data}
 
 
+def _frame(kind: int, data: bytes) -> bytes:
+    """Return one short frame of a client, masked with nothing."""
+    return struct.pack(">BB4x", 0x80 | kind, 0x80 | len(data)) + data
+
+
 # -- messages that lie -----------------------------------------------------------------------------------------------
 
 
@@ -339,6 +344,32 @@ def test_a_request_whose_body_nobody_can_mark_off_is_no_answer_and_costs_the_pol
     assert run.faults == []
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        _frame(2 | 0x40, b"packed"),
+        _frame(3, b"of no kind"),
+        _frame(0, b"goes on with nothing"),
+        b"\x82\x02{}",  # not masked
+        b"\x02\x82\0\0\0\0{}" + _frame(2, b"another one in its middle"),
+        b"\x09\x80\0\0\0\0",  # half a ping
+        _frame(8, b"\x03"),
+    ],
+    ids=["packed", "kind", "continued", "bare", "mixed", "ping", "goodbye"],
+)
+def test_frames_that_are_none_end_the_connection_and_are_no_answer(
+    run: ServedRun, driver: httpx.Client, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    base, seen = _begin(driver)
+    with _raw_socket(run, base) as line, suppress(ConnectionResetError):
+        line.settimeout(BUSY_S)
+        line.sendall(sent)
+        while line.recv(1000):
+            pass
+    assert driver.post(f"{base}/act", json=decision(seen)).json()["accepted"] is True
+    assert run.faults == [] and caplog.records == []
+
+
 @pytest.mark.parametrize("form", ["Application/MsgPack", "application/msgpack; v=1", "application/msgpack;v=1"])
 def test_a_media_type_means_the_same_however_it_is_written(driver: httpx.Client, form: str) -> None:
     base, seen = _begin(driver)
@@ -390,11 +421,6 @@ def _at(run: ServedRun) -> tuple[str, int]:
 
 def _half_a_body(peer: socket.socket, base: str) -> None:
     peer.sendall(f"POST {base}/act HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n{{".encode())
-
-
-def _frame(kind: int, data: bytes) -> bytes:
-    """Return one short frame of a client, masked with nothing."""
-    return struct.pack(">BB4x", 0x80 | kind, 0x80 | len(data)) + data
 
 
 @contextmanager
