@@ -56,6 +56,11 @@ def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
     except UsageError as error:
         return [DocumentFault("suite.name", error.message)]
     faults = _choice_faults(choice, suite)
+    ledger = raw.get("holdouts")
+    if isinstance(ledger, str) and not (base / ledger).is_file():
+        faults.append(
+            DocumentFault("holdouts", f"no ledger {ledger!r} beside it; `trialplate holdout register` makes one")
+        )
     for index, arm in enumerate(raw.get("arms") or []):
         if isinstance(arm, dict):
             faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trialplate.admission import admit, select_scenarios
+from trialplate.canonical import sha256_hex
 from trialplate.claims.gate import Claim, judge_claims
 from trialplate.comparison import SideBySide, compare_campaigns
 from trialplate.errors import CanonicalError, EvidenceError, LockError, ProtocolError, UsageError
+from trialplate.held_out import consult, record_openings
 from trialplate.lock import Lock, lock_bytes, lock_document, read_lock
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
@@ -71,7 +73,8 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     """Write the lock of a protocol into a campaign folder, and return it.
 
     Hashes everything that can change a number, loads every arm once and checks that it fits. Raises LockError
-    when an arm does not fit, the folder is already in use, or attempts were made before (``late_lock``).
+    when an arm does not fit, the folder is already in use, or attempts were made before (``late_lock``). Where a
+    holdout ledger knows its scenarios, it is recorded there that this lock opens them.
     """
     path = Path(into).resolve()
     if path.suffix != ".json":
@@ -81,17 +84,23 @@ def lock(protocol: LoadedProtocol, into: str | Path) -> Lock:
     disk = Disk()
     refuse_late(path.parent, disk.entries(path.parent))
     suite = load_suite(protocol.protocol.suite.name)
-    schedule = make_schedule(protocol.protocol, select_scenarios(protocol.protocol, suite))
+    scenarios = select_scenarios(protocol.protocol, suite)
+    schedule = make_schedule(protocol.protocol, scenarios)
+    consulted = consult(protocol.protocol, scenarios, base=protocol.base)
     described = {
         arm.name: describe_arm(arm, suite, budgets=protocol.protocol.budgets, base=protocol.base)
         for arm in protocol.protocol.arms
     }
-    document = lock_document(protocol.protocol, suite, base=protocol.base, schedule=schedule, described=described)
+    document = lock_document(
+        protocol.protocol, suite, base=protocol.base, schedule=schedule, described=described,
+        holdouts=None if consulted is None else consulted.section(),
+    )  # fmt: skip
     refuse_blind(document)
     try:
         data = lock_bytes(document)
     except CanonicalError as error:
         raise LockError(f"{protocol.path} cannot be locked: {error.message}", code=error.code) from None
+    record_openings(consulted, document, sha256_hex(data))
     disk.make_folder(path.parent)
     publish_new(disk, path, data, mode=0o444)
     return read_lock(path)

@@ -21,6 +21,7 @@ from trialplate.spec.registration import AdapterIdentity, Registration
 from trialplate.spec.schemes import CONTROL_PREFIX
 
 SCHEMA = "trialplate.lock/1"
+CONFIRMATORY = "confirmatory"
 IDENTITY_KEYS = ("harness", "suite", "distributions", "machine", "simulator", "arms")
 
 
@@ -65,8 +66,13 @@ def lock_document(
     base: Path,
     schedule: Sequence[Mapping[str, Any]],
     described: Mapping[str, Described],
+    holdouts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the document of a new lock; hashes everything it names."""
+    """Return the document of a new lock; hashes everything it names.
+
+    ``holdouts``: what a holdout ledger said of its scenarios (:mod:`trialplate.held_out`), None without a ledger.
+    """
+    looked = {"holdouts": None, "holdouts_reason": "no_ledger"} if holdouts is None else {"holdouts": dict(holdouts)}
     return {
         "schema": SCHEMA,
         "created_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -74,8 +80,22 @@ def lock_document(
         "protocol": protocol.document(),
         "protocol_sha256": document_sha256(protocol.document()),
         "schedule": [dict(trial) for trial in schedule],
+        **looked,
         **identity(protocol, suite, base=base, described=described),
     }
+
+
+def spent_packs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the packs of held-out scenarios that were spent before a lock looked them up."""
+    section = document.get("holdouts")
+    packs = section["packs"] if isinstance(section, Mapping) else ()
+    return [pack for pack in packs if pack["spent"] is not None]
+
+
+def run_class(document: Mapping[str, Any]) -> str:
+    """Return what a run under a lock is: as registered, or ``development`` on scenarios that were spent before."""
+    registered: str = document["protocol"]["run_class"]
+    return "development" if spent_packs(document) else registered
 
 
 def identity(protocol: Protocol, suite: Suite, *, base: Path, described: Mapping[str, Described]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from trialplate.canonical import document_sha256
 from trialplate.coherence import declared_registrations
+from trialplate.lock import run_class
 from trialplate.record import Outcome
 from trialplate.scoring.analysis import Analysis, ArmAnalysis, plain_document
 from trialplate.scoring.conduct import nearest_rank
@@ -81,7 +82,7 @@ def _protocol(lock: Mapping[str, Any]) -> dict[str, Any]:
     protocol, suite = lock["protocol"], lock["suite"]
     return {
         "name": protocol["name"],
-        "run_class": protocol["run_class"],
+        "run_class": run_class(lock),
         "protocol_sha256": lock["protocol_sha256"],
         "locked_utc": lock["created_utc"],
         "denominator": protocol["analysis"]["denominator"],

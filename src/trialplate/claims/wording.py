@@ -18,6 +18,7 @@ BLOCKERS: Mapping[str, str] = {
     "integrity": "a digest, the binding to the lock or a recomputation fails",
     "not_qualified": "the harness has not passed its own exam under this lock",
     "not_confirmatory": "the run is registered as development, calibration or pilot",
+    "holdout_spent": "the held-out scenarios were opened for something else before this lock",
     "unregistered_stop": "the run stopped elsewhere than registered",
     "unwanted_motion": "the claiming arm moved what it must not move",
     "exploratory_registration": "an arm was run under another identity than the locked one",
@@ -171,6 +172,10 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "warn_artifact": "{arm} has no success rate: {reasons}.",
     "warn_run_class": "This run is registered as {run_class}. Nothing in it can support a claim.",
+    "warn_holdout_spent": (
+        "The scenarios of this run were registered as held out by {author}, and opened for {purpose} before the lock"
+        " ({at}): they are no holdout any more, and this is a development run."
+    ),
     "warn_null": "The {role} control {arm} passed {k} of {n} and must pass none: the scorer can be satisfied by it.",
     "warn_oracle": (
         "The oracle control {arm} passed {k} of {n} and must pass all: some scenario may have no solution here."
@@ -243,8 +248,8 @@ TEMPLATES: Mapping[str, str] = {
         "Amendment {n}, {kind}, written {at} after {attempts_seen} attempts, because: {reason}. It says: “{text}”"
     ),
     "amendments_note": (
-        "What was said beside the lock, in the words of whoever said it. No amendment changes a rule, a tolerance, the"
-        " schedule or the analysis: that would be another lock."
+        "What was said beside the lock, in the words of whoever said it. No amendment changes a rule, a tolerance,"
+        " the schedule or the analysis: that would be another lock."
     ),
     "identity_note": (
         "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"

@@ -52,12 +52,24 @@ def lock(protocol: Path, /, *, out: Path, json: Json = False) -> int:
         Print one JSON document.
     """
     from trialplate import api
+    from trialplate.lock import run_class, spent_packs
 
     made = api.lock(api.load_protocol(protocol), into=out)
     trials = len(made.document["schedule"])
-    facts = {"lock": str(made.path), "lock_sha256": made.sha256, "trials": trials}
+    facts = {
+        "lock": str(made.path),
+        "lock_sha256": made.sha256,
+        "trials": trials,
+        "run_class": run_class(made.document),
+    }
 
     def text() -> None:
+        for pack in spent_packs(made.document):
+            spent = pack["spent"]
+            print(
+                plain(f"DEVELOPMENT: pack {pack['pack_sha256'][:12]} of {pack['author']} was spent before this lock")
+            )
+            print(f"it was opened for {spent['purpose']} at {spent['utc']}: no claim stands on what is run under it")
         print(
             f"locked {trials} trials in {made.path}\n{made.sha256}\n"
             "Keep this digest outside: it proves what was promised."
@@ -301,6 +313,7 @@ def show(campaign: Path, /, *, json: Json = False) -> int:
     json
         Print one JSON document.
     """
+    from trialplate.lock import run_class
     from trialplate.store.view import read_campaign
 
     view = read_campaign(campaign)
@@ -312,7 +325,7 @@ def show(campaign: Path, /, *, json: Json = False) -> int:
         "campaign": str(campaign),
         "name": protocol["name"],
         "question": protocol["question"],
-        "run_class": protocol["run_class"],
+        "run_class": run_class(view.lock_document),
         "lock_sha256": view.lock_sha256,
         "planned": len(view.lock_document["schedule"]),
         "attempts": len(view.rows),

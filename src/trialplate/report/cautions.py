@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trialplate.claims import wording as say
+from trialplate.lock import CONFIRMATORY, spent_packs
 from trialplate.record import Status
 from trialplate.report.data import ReportData
 from trialplate.scoring.analysis import ArmAnalysis
@@ -18,9 +19,12 @@ _ODD = {"constant_dimension": "warn_constant", "looks_normalised": "warn_normali
 def warnings(data: ReportData, facts: Mapping[str, Mapping[str, Any]], tested: Sequence[ArmAnalysis]) -> list[str]:
     """Return the warnings of a report. ``facts``: arm -> its section of the lock; ``tested``: arms, not controls."""
     found = []
-    run_class = data.lock["protocol"]["run_class"]
-    if run_class != "confirmatory":
-        found.append(say.sentence("warn_run_class", run_class=run_class))
+    registered = data.lock["protocol"]["run_class"]
+    if registered != CONFIRMATORY:
+        found.append(say.sentence("warn_run_class", run_class=registered))
+    for pack in spent_packs(data.lock):
+        spent = {"purpose": pack["spent"]["purpose"], "at": f"{pack['spent']['utc'][:16].replace('T', ' ')} UTC"}
+        found.append(say.sentence("warn_holdout_spent", author=pack["author"], **spent))
     if data.exploratory:
         found.append(say.sentence("warn_exploratory", arms=", ".join(data.exploratory)))
     for arm in data.analysis.arms:

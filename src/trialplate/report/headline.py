@@ -7,6 +7,7 @@ from typing import Any
 
 from trialplate.claims import Claim, Verdict
 from trialplate.claims import wording as say
+from trialplate.lock import run_class
 from trialplate.report.cautions import ALL_OR_NOTHING, warnings
 from trialplate.report.data import ReportData
 from trialplate.scoring.analysis import ArmAnalysis
@@ -49,7 +50,7 @@ def _meta(data: ReportData) -> list[tuple[str, str]]:
         ("Suite", f"{data.suite.name} {data.suite.version}"),
         *([("Plan", plan)] if plan != "custom" else []),
         ("Scenarios per arm", scenarios),
-        ("Run class", protocol["run_class"]),
+        ("Run class", run_class(data.lock)),
         ("Locked", f"{data.lock['created_utc'][:16].replace('T', ' ')} UTC"),
         ("Lock digest", data.lock_sha256[:16]),
     ]

@@ -167,13 +167,18 @@ class ThresholdClaim(Frozen):
 
 
 class Protocol(Frozen):
-    """The whole promise."""
+    """The whole promise.
+
+    ``holdouts``: the ledger, beside the protocol, in which exactly these scenarios are registered as held out; the
+    lock looks them up there and records that it opened them.
+    """
 
     schema_: Annotated[Literal["trialplate.protocol/1"], Field(alias="schema")]
     name: Name
     question: Annotated[str, Field(min_length=1, max_length=500)]
     run_class: Literal["confirmatory", "development", "calibration", "pilot"]
     suite: SuiteChoice
+    holdouts: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     arms: Annotated[tuple[ArmChoice, ...], Field(min_length=1)]
     budgets: Budgets = Budgets()
     schedule: SchedulePlan = SchedulePlan()

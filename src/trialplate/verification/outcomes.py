@@ -9,6 +9,7 @@ from typing import Any
 
 from trialplate.coherence import declared_registrations
 from trialplate.inputs import changed_arms
+from trialplate.lock import CONFIRMATORY, run_class, spent_packs
 from trialplate.record import Outcome, Status
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.score import score_rows
@@ -111,8 +112,10 @@ def claim_blockers(
     blockers = ["not_qualified"]
     if view is not None and declared_registrations(view):
         blockers.append("exploratory_registration")
-    if lock_document["protocol"]["run_class"] != "confirmatory":
+    if run_class(lock_document) != CONFIRMATORY:
         blockers.append("not_confirmatory")
+    if spent_packs(lock_document):
+        blockers.append("holdout_spent")
     if any(arm.counts.initiated < (arm.counts.planned or 0) for arm in analysis.arms):
         blockers.append("incomplete_coverage")
     return sorted(blockers)
