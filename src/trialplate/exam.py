@@ -18,15 +18,6 @@ from trialplate.claims.gate import Claim
 from trialplate.errors import UsageError
 from trialplate.interfaces import Suite
 from trialplate.lock import Lock
-from trialplate.qualification import (
-    SUMMARY,
-    Check,
-    Qualification,
-    exam_runs,
-    examine,
-    qualification_blockers,
-    qualification_findings,
-)
 from trialplate.registry import load_suite
 from trialplate.replaying import replay as replay_view
 from trialplate.result_identity import summary_document
@@ -46,6 +37,15 @@ from trialplate.verification import (
     claim_blockers,
     claims_bytes,
     verify_campaign,
+)
+from trialplate.verification.qualification import (
+    SUMMARY,
+    Check,
+    Qualification,
+    exam_runs,
+    examine,
+    qualification_blockers,
+    qualification_findings,
 )
 
 ProgressNote = Callable[[int, int, str], None]
@@ -161,7 +161,7 @@ def _verify_bundle(folder: Path) -> Verdict:
     findings = [*container.findings, *_of_campaign(verdict.findings, listed)]
     said = verdict.qualification
     view = verdict.view
-    if view is not None and container.document is not None and container.manifest is not None:
+    if view and container.document and container.manifest and ROWS in container.digests:
         with Folder(folder) as opened:
             rows = opened.read(ROWS, limit_bytes=MAX_JOURNAL_BYTES)
         findings += document_findings(container.document, view, rows=rows, manifest=container.manifest)

@@ -22,7 +22,7 @@ from trialplate.store.fsio import Disk, Storage
 from trialplate.store.layout import LOCK, read_plan
 from trialplate.store.placing import STAGING_PREFIX, build, building, files_below, place, refuse_taken
 from trialplate.store.pointer import POINTER, Pointer, advance, read_pointer
-from trialplate.store.quarantine import set_aside
+from trialplate.store.quarantine import quarantine
 from trialplate.verification import score_view
 
 SCHEMA = "trialplate.promotion/1"
@@ -164,7 +164,7 @@ def _copy(
     try:
         _recompute(disk, staging, record, document, verifier(staging))
     except EvidenceError as error:
-        moved = set_aside(disk, staging, into=target.parent, reason=error.code, found=[error.message], clock=clock)
+        moved = quarantine(staging, reason=error.code, into=target.parent, disk=disk, utc=clock().utc)
         raise EvidenceError(f"{error.message}; the copy lies at {moved}", code=error.code) from None
     place(disk, staging, target=target)
 

@@ -44,7 +44,7 @@ from trialplate.store.placing import (
     place,
     refuse_taken,
 )
-from trialplate.store.quarantine import QUARANTINE, set_aside
+from trialplate.store.quarantine import QUARANTINE, quarantine
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification import analyse_document, claims_bytes, results_bytes, score_view, verify_campaign
 
@@ -129,7 +129,7 @@ def seal(
 def _rejected(disk: Storage, staging: Path, verdict: FreshVerdict) -> EvidenceError:
     """Set a sealed copy aside that does not verify."""
     codes = verdict.reasons or ("verifier_failed",)
-    moved = set_aside(disk, staging, into=staging.parent, reason=codes[0], found=codes)
+    moved = quarantine(staging, reason=codes[0], into=staging.parent, disk=disk)
     return EvidenceError(
         f"the sealed copy does not verify ({', '.join(codes)}): campaign or disk changed. It lies at {moved}",
         code=codes[0],

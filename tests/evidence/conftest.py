@@ -20,3 +20,9 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 def bundle(golden: Golden, tmp_path: Path) -> Path:
     """A copy of the golden bundle, under its own name, to be changed."""
     return Path(shutil.copytree(golden.bundle, tmp_path / "copy" / golden.bundle.name))
+
+
+@pytest.fixture
+def lean(golden: Golden, tmp_path: Path) -> Path:
+    """A copy of the bundle without raw controls, to be changed."""
+    return Path(shutil.copytree(golden.lean, tmp_path / "lean" / golden.lean.name))

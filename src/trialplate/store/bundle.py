@@ -202,7 +202,11 @@ def document_findings(
     document: BundleDocument, view: CampaignView, *, rows: bytes, manifest: Manifest
 ) -> list[Finding]:
     """Return a finding for each member of ``bundle.json`` that is not what the other files of the bundle give."""
-    expected, found = describe(view, rows=rows, manifest=manifest), document.document()
+    try:
+        expected = describe(view, rows=rows, manifest=manifest)
+    except EvidenceProblem as error:
+        return [error.finding]
+    found = document.document()
     return [
         finding(MEMBER_CODES[name], BUNDLE, pointer=f"/{name}", expected=expected.get(name), found=found.get(name))
         for name in sorted(expected.keys() | found.keys())

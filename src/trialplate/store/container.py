@@ -14,7 +14,7 @@ from pathlib import Path
 from trialplate.canonical import MAX_DOCUMENT_BYTES, sha256_hex
 from trialplate.store.bundle import ATTESTATION, BUNDLE, BundleDocument, parse_bundle
 from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
-from trialplate.store.folder import Contents, Folder
+from trialplate.store.folder import Caps, Contents, Folder
 from trialplate.store.layout import LOCK
 from trialplate.store.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, parse_manifest, unsafe_paths
 from trialplate.store.placing import STAGING_PREFIX
@@ -64,23 +64,28 @@ def is_bundle(path: Path) -> bool:
 
 
 def check_container(
-    path: Path, *, expect_lock: str | None = None, expect_root: str | None = None, trust: Trust | None = None
+    path: Path,
+    *,
+    expect_lock: str | None = None,
+    expect_root: str | None = None,
+    trust: Trust | None = None,
+    caps: Caps | None = None,
 ) -> Container:
     """Check names, files, digests and signatures of a bundle folder.
 
     ``expect_lock``, ``expect_root``: digests that somebody kept elsewhere, 64 lower-case hex digits. ``trust``: keys
-    that the reader brings; without them nobody's signature counts.
+    that the reader brings; without them nobody's signature counts. ``caps``: what is read at most.
     """
-    found = _Found()
+    found, caps = _Found(), caps or Caps()
     bundle_id, document, manifest = None, None, None
     digests: dict[str, str] = {}
     signed_by: tuple[str, ...] = ()
     with found.keeping(), Folder(path) as folder:
-        contents = folder.contents()
+        contents = folder.contents(caps=caps)
         found.findings += contents.findings
         found.findings += [wrong.finding for wrong in unsafe_paths(contents.files)]
         with found.keeping():
-            data = folder.read(BUNDLE, limit_bytes=MAX_DOCUMENT_BYTES)
+            data = folder.read(BUNDLE, limit_bytes=caps.document_bytes)
             bundle_id = sha256_hex(data)
             _check_name(path, bundle_id, found)
             document = parse_bundle(data)
@@ -125,7 +130,7 @@ def _check_name(path: Path, bundle_id: str, found: _Found) -> None:
 
 def _check_files(folder: Folder, contents: Contents, manifest: Manifest, found: _Found) -> dict[str, str]:
     """Compare every file with its entry; nothing may be missing, and nothing may lie there that nobody listed."""
-    irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
+    refused = {item.path for item in contents.findings}  # no regular file, or too large: said already
     listed = manifest.by_path()
     digests: dict[str, str] = {}
     for name, entry in listed.items():
@@ -133,8 +138,10 @@ def _check_files(folder: Folder, contents: Contents, manifest: Manifest, found: 
             found.add("manifest_mismatch", MANIFEST, expected=f"no entry for {name}", found="one")
         size = contents.files.get(name)
         if size is None:
-            if name not in irregular:
+            if name not in refused:
                 found.add("file_missing", name, expected="a file", found="none")
+        elif name in refused:
+            continue
         elif size != entry.size:
             found.add("size_mismatch", name, expected=f"{entry.size} bytes", found=f"{size} bytes")
         else:

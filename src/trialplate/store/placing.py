@@ -16,7 +16,7 @@ from trialplate.store.chain import Stamp, system_clock
 from trialplate.store.findings import problem
 from trialplate.store.fsio import Storage, write_new
 from trialplate.store.manifest import Entry
-from trialplate.store.quarantine import set_aside
+from trialplate.store.quarantine import quarantine
 
 READ_ONLY = 0o444
 STAGING_PREFIX = ".staging-"
@@ -93,7 +93,7 @@ def building(disk: Storage, room: Path, *, clock: Callable[[], Stamp] = system_c
             ) from None
         for name in disk.entries(room):
             if name.startswith(STAGING_PREFIX):
-                set_aside(disk, room / name, into=room, reason="stale_staging", clock=clock)
+                quarantine(room / name, reason="stale_staging", into=room, disk=disk, utc=clock().utc)
         yield
     finally:
         disk.close(descriptor)

@@ -20,7 +20,8 @@ from trialplate.registry import load_suite
 from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
 from trialplate.store.folder import Folder
 from trialplate.store.view import CampaignView
-from trialplate.verification import score_view, verify_campaign
+from trialplate.verification.campaign import verify_campaign
+from trialplate.verification.outcomes import score_view
 
 SCHEMA = "trialplate.qualification/1"
 SUMMARY = "qualification.json"
