@@ -403,7 +403,7 @@ def test_a_changed_lock_is_told_by_the_chain_and_a_rebuilt_chain_is_only_self_at
     path.write_bytes(canonical_json(document))
     result = _check(forger.folder)
     assert [(item.code, item.path) for item in result.findings] == [("lock_digest_mismatch", "lock.json")]
-    assert result.view is None
+    assert result.survey is None
     forger.seal()
     assert _codes(forger.folder) == []
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES
 from trialplate.errors import UsageError
-from trialplate.store.findings import Collector, Finding, problem
+from trialplate.store.findings import Collector, EvidenceProblem, Finding, problem
 
 MAX_FILES = 1_000_000
 MAX_FILE_BYTES = 4 * 1024**3
@@ -115,6 +115,14 @@ class Folder:
             name: None if stat.S_ISDIR(entry.st_mode) or _irregular(entry) else entry.st_size
             for name, entry in entries.items()
         }
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether a path leads to a folder, without following links."""
+        try:
+            with self._opened(path, kind="folder"):
+                return True
+        except EvidenceProblem:
+            return False
 
     def below(self, path: str) -> Iterator[str]:
         """Yield the path of every regular file below a folder."""

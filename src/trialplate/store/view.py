@@ -13,7 +13,7 @@ from trialplate.record import Column, Row, Trace
 from trialplate.store.amendments import Amendment
 from trialplate.store.chain import HEAD, JOURNAL, Head, Record, Scan, read_head, scan
 from trialplate.store.disclosures import Cutover, Leak
-from trialplate.store.findings import EvidenceProblem, problem
+from trialplate.store.findings import EvidenceProblem, Finding, finding, problem
 from trialplate.store.folder import Folder
 from trialplate.store.layout import LOCK, ROW, Plan, Planned, read_plan
 from trialplate.store.ledger import Attempt, Ledger
@@ -135,26 +135,41 @@ def why(state: Scan) -> str:
 
 
 def read_row(folder: Folder, attempt: Attempt, *, run_id: str | None) -> Row:
-    """Read the row of an ended attempt; compare its digest, and that it is the row of this trial and of this run."""
-    path, end = f"{attempt.folder}/{ROW}", attempt.end
-    if end is None:
-        raise problem("end_without_start", path, expected="an attempt that has ended", found="one that has not")
-    data = folder.read(path, limit_bytes=MAX_LINE_BYTES)
-    found = sha256_hex(data)
-    if found != end.row_sha256:
-        raise problem("hash_mismatch", path, expected=end.row_sha256, found=found)
-    row = parse_row(data, path)
-    if row.run_id != run_id:
-        raise problem("mixed_runs", path, pointer="/run_id", expected=run_id, found=row.run_id)
-    for wrong in compare_row(row, attempt.trial, attempt=attempt.attempt, path=path) + compare_end(
-        row, end, path=path
-    ):
+    """Read the row of an ended attempt. Raises EvidenceError with the first thing that ``read_row_bytes`` finds."""
+    data = folder.read(f"{attempt.folder}/{ROW}", limit_bytes=MAX_LINE_BYTES)
+    row, found = read_row_bytes(data, attempt, run_id=run_id)
+    for wrong in found:
         raise EvidenceProblem(wrong)
+    assert row is not None  # only findings take it away
     return row
 
 
+def read_row_bytes(data: bytes, attempt: Attempt, *, run_id: str | None) -> tuple[Row | None, list[Finding]]:
+    """Read a stored row: the one of the digest in the journal, of this trial, of this run, with these files.
+
+    A row that is not of this trial is not returned. Raises EvidenceError for what is no row at all, or another's.
+    """
+    path, end = f"{attempt.folder}/{ROW}", attempt.end
+    if end is None:
+        raise problem("end_without_start", path, expected="an attempt that has ended", found="one that has not")
+    digest = sha256_hex(data)
+    if digest != end.row_sha256:
+        raise problem("hash_mismatch", path, expected=end.row_sha256, found=digest)
+    row = parse_row(data, path)
+    found = compare_row(row, attempt.trial, attempt=attempt.attempt, path=path) + compare_end(row, end, path=path)
+    usable = not found
+    if row.run_id != run_id:
+        found.append(finding("mixed_runs", path, pointer="/run_id", expected=run_id, found=row.run_id))
+    return row if usable else None, found
+
+
 def read_row_trace(
-    folder: Folder, row: Row, *, columns: tuple[Column, ...] | None, compare_content: bool = True
+    folder: Folder,
+    row: Row,
+    *,
+    columns: tuple[Column, ...] | None,
+    compare_content: bool = True,
+    limit_bytes: int = MAX_TRACE_BYTES,
 ) -> Trace:
     """Read the trace that a row refers to; compare file digest, number of steps and content digest.
 
@@ -165,7 +180,7 @@ def read_row_trace(
     reference = row.trace
     if reference is None:
         raise problem("trace_malformed", f"{row.trial_id}-{row.attempt}", expected="a trace", found="none")
-    data = folder.read(reference.path, limit_bytes=MAX_TRACE_BYTES)
+    data = folder.read(reference.path, limit_bytes=limit_bytes)
     if (found := sha256_hex(data)) != reference.file_sha256:
         raise problem("hash_mismatch", reference.path, expected=reference.file_sha256, found=found)
     try:

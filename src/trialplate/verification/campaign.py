@@ -8,6 +8,7 @@ from pathlib import Path
 from trialplate.errors import EvidenceError, UsageError
 from trialplate.store.findings import exit_code, finding, ordered
 from trialplate.store.verify import check
+from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification.derived import DERIVED_CODES, derived_findings
 from trialplate.verification.grading import coherence_findings, grader_findings, scene_findings
 from trialplate.verification.verdict import NOT_LOOKED_AT, Verdict
@@ -28,7 +29,7 @@ def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bo
         for name in integrity.unchecked
         if name not in DERIVED_CODES
     ]
-    view = integrity.view
+    view = _view(folder) if integrity.survey is not None else None
     if view is not None:
         try:
             findings += [*grader_findings(view), *coherence_findings(view), *scene_findings(view)]
@@ -46,3 +47,10 @@ def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bo
         len(view.rows) if view else 0,
         NOT_LOOKED_AT if qualified is None else said[qualified],
     )
+
+
+def _view(folder: Path) -> CampaignView | None:
+    try:
+        return read_campaign(folder)
+    except EvidenceError:
+        return None  # a finding already

@@ -247,7 +247,7 @@ def test_a_run_that_was_closed_incomplete_goes_on_where_it_stopped(tmp_path: Pat
         writer.close_run(complete=False, reason="stopped by hand")
     first = check(folder)
     assert [item.code for item in first.findings] == ["coverage_incomplete"] * 2
-    assert first.view is not None and (first.view.complete, first.view.reason) == (False, "stopped by hand")
+    assert first.survey is not None and (first.survey.complete, first.survey.reason) == (False, "stopped by hand")
     with again(folder) as writer:
         run_id = writer.open_run({})["data"]["run_id"]
         assert run_id == writer.records[0]["data"]["run_id"]
