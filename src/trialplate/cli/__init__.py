@@ -26,6 +26,7 @@ from trialplate.cli import (
     serve,
     suites,
 )
+from trialplate.run.streams import print_lossily
 
 app = App(
     name="trialplate",
@@ -42,4 +43,7 @@ for group in (campaign, ledgers, run, seal, publish, compare, suites, policy, se
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``trialplate`` command."""
-    sys.exit(output.guarded(app, list(sys.argv[1:] if arguments is None else arguments)))
+    out = print_lossily()
+    code = output.guarded(app, list(sys.argv[1:] if arguments is None else arguments))
+    sys.stdout.flush()
+    sys.exit(output.told(code, out.failure))

@@ -47,6 +47,15 @@ def guarded(app: App, arguments: list[str]) -> int:
         return BAD_INPUT
 
 
+def told(code: int, failure: OSError | None) -> int:
+    """Return the exit code of a command whose output may have been lost: what nobody was told is no yes."""
+    if failure is None or code != YES:
+        return code
+    if not isinstance(failure, BrokenPipeError):  # whoever closed the pipe knows
+        print(f"trialplate: done, but the output could not be written: {failure.strerror}", file=sys.stderr)
+    return NO
+
+
 def _exit_code(error: TrialplateError) -> int:
     """Return 1 for evidence that contradicts itself and for a failed write, 2 for what is malformed or refused."""
     from trialplate.store.findings import EvidenceProblem

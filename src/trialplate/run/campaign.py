@@ -27,6 +27,7 @@ from trialplate.run.halting import Halting
 from trialplate.run.interrupt import Interrupt, interruptible
 from trialplate.run.schedule import Trial, make_schedule
 from trialplate.run.seating import ActorFactory, describe_arm, refuse_blind
+from trialplate.run.streams import hold_descriptors
 from trialplate.spec.protocol import Protocol
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import ATTACHED, REMOTE, scheme_of
@@ -105,6 +106,7 @@ def run_campaign(
     """
     if isinstance(workers, bool) or workers < 1:
         raise UsageError(f"workers: expected 1 or more, got {workers!r}")
+    hold_descriptors()
     executor = executor or ("serial" if workers == 1 else "processes")
     if executor == "serial" and workers != 1:
         raise UsageError(f"the serial executor has one worker, got {workers}; use the processes executor")

@@ -18,6 +18,7 @@ from trialplate.errors import HarnessFault, TrialplateError
 from trialplate.run.bench import Bench, BenchPlan, Finished
 from trialplate.run.schedule import Trial
 from trialplate.run.seating import ActorFactory
+from trialplate.run.streams import hold_descriptors, print_lossily
 
 Task = tuple[Trial, int]  # a trial and the number of its attempt
 
@@ -200,7 +201,9 @@ class _Worker:
 def _serve(plan: BenchPlan, pipe: Connection) -> None:
     """Body of a worker process: run tasks until told to stop. The parent alone handles interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hold_descriptors()
     os.dup2(2, 1)  # what an arm prints is no answer of ours
+    print_lossily()
     bench = Bench(plan)
     with suppress(EOFError, BrokenPipeError):
         while (given := pipe.recv()) is not None:
