@@ -62,6 +62,13 @@ def chi_square_one_tail(statistic: float) -> float:
     return math.erfc(math.sqrt(statistic / 2.0))
 
 
+def chi_square_tail(statistic: float, degrees: int) -> float:
+    """Return the probability that chi-square with whole ``degrees`` of freedom exceeds ``statistic``."""
+    from scipy import special
+
+    return float(special.chdtrc(degrees, statistic))
+
+
 def binomial_cdf(k: int, n: int, p: float) -> float:
     """Return P[Binomial(n, p) <= k]; 0 for k < 0, 1 for k >= n."""
     if k < 0:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from trialplate.errors import StatsInputError
+from trialplate.stats.bootstrap_bounds import BootstrapInterval, DrawQuantiles, QuantileRule
 from trialplate.stats.family_draws import (
     COST,
     EPISODES,
     SUCCESSES,
     TIME,
-    BootstrapInterval,
     FamilyDraws,
     Pair,
     checked_totals,
@@ -37,7 +37,7 @@ from trialplate.stats.family_intervals import (
 )
 from trialplate.stats.family_totals import Measure
 from trialplate.stats.inputs import count, parts_of, same_length, sequence, tail_area
-from trialplate.stats.resampling import DEFAULT_DRAWS, DEFAULT_SEED, DrawQuantiles, QuantileRule
+from trialplate.stats.resampling import DEFAULT_DRAWS, DEFAULT_SEED
 from trialplate.stats.results import Reason, Result
 
 

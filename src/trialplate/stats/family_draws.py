@@ -16,39 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import StatsInputError
+from trialplate.stats.bootstrap_bounds import BootstrapInterval, DrawQuantiles, Point, bootstrap_intervals
 from trialplate.stats.family_totals import MEASURES, Measure
 from trialplate.stats.inputs import MAX_COUNT, count
-from trialplate.stats.resampling import DrawQuantiles, multiplicity_chunks
-from trialplate.stats.results import Reason, Result
+from trialplate.stats.resampling import multiplicity_chunks
+from trialplate.stats.results import Reason
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 Whole = NDArray[np.int64]
 EPISODES, SUCCESSES, COST, TIME = range(4)
 Pair = tuple[int, int]
-Point = tuple[float | None, Reason | None]
 _CHUNK_CELLS = 2**21
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootstrapInterval(Result):
-    """One statistic with its percentile bounds.
-
-    ``low``/``high``: the registered quantile rule. ``order_*``, ``linear_*``: both rules. ``one_sided_*``: the bound
-    that spends the whole error on that side, by the registered rule. ``undefined_draws``: draws without a value.
-    """
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    one_sided_low: float | None
-    one_sided_high: float | None
-    order_low: float | None
-    order_high: float | None
-    linear_low: float | None
-    linear_high: float | None
-    undefined_draws: int
-    reason: Reason | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,39 +128,8 @@ def _quotients(above: Floats, below: Floats) -> tuple[Floats, Truths]:
 def _intervals(
     found: FamilyDraws, values: Floats, defined: Truths, points: Sequence[Point]
 ) -> list[BootstrapInterval]:
-    """Sort the draws of every row once and read all bounds off; rows with an undefined draw get none."""
-    ordered = np.sort(values, axis=1)
-    quantiles = found.quantiles
-    by_rule = [quantiles.two_sided(ordered, "order"), quantiles.two_sided(ordered, "linear")]
-    registered = by_rule[0 if quantiles.rule == "order" else 1]
-    columns = np.stack([*registered, *quantiles.one_sided(ordered), *by_rule[0], *by_rule[1]], axis=1).tolist()
-    missing = (values.shape[1] - defined.sum(axis=1)).tolist()
-    intervals = []
-    for (estimate, reason), bounds, undefined in zip(points, columns, missing, strict=True):
-        if reason is None and undefined:
-            reason = "undefined_draws"
-        elif reason is None and len(found.table) == 1:
-            reason = "single_family"
-        intervals.append(_interval(estimate, bounds if reason is None else [None] * 8, undefined, reason))
-    return intervals
-
-
-def _interval(
-    estimate: float | None, bounds: Sequence[float | None], undefined: int, reason: Reason | None
-) -> BootstrapInterval:
-    return BootstrapInterval(
-        estimate=estimate,
-        low=bounds[0],
-        high=bounds[1],
-        one_sided_low=bounds[2],
-        one_sided_high=bounds[3],
-        order_low=bounds[4],
-        order_high=bounds[5],
-        linear_low=bounds[6],
-        linear_high=bounds[7],
-        undefined_draws=undefined,
-        reason=reason,
-    )
+    alone: Reason | None = "single_family" if len(found.table) == 1 else None
+    return bootstrap_intervals(values, defined, points, found.quantiles, alone=alone)
 
 
 def _total(found: FamilyDraws, arm: int, column: int) -> int:

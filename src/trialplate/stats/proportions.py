@@ -1,4 +1,4 @@
-"""One rate, one quantile, one incident rate: the interval, the bound and the number of trials they need.
+"""One rate, one incident rate: the interval, the bound and the number of trials they need.
 
 Definitions: statistics specification, section 4. Show Wilson, gate on Clopper-Pearson: robots live near the
 ceiling, where Wilson covers least.
@@ -7,7 +7,7 @@ ceiling, where Wilson covers least.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,8 +16,6 @@ from trialplate.stats.distributions import (
     beta_exceeds_beta,
     beta_quantile,
     beta_upper_quantile,
-    binomial_cdf,
-    binomial_quantile,
     gamma_quantile,
     gamma_upper_quantile,
     normal_critical,
@@ -28,26 +26,14 @@ from trialplate.stats.inputs import (
     as_written,
     count,
     fraction_inside,
-    one_of,
     part_of,
     positive,
     real,
-    sequence,
     tail_area,
 )
 from trialplate.stats.results import Interval, Reason, Result, Value
 
 MAX_POSTERIOR_N = 1_000_000
-_POSITIONS = {
-    "interpolated_inverted_cdf": (Fraction(0), Fraction(1)),
-    "hazen": (Fraction(1, 2), Fraction(1, 2)),
-    "weibull": (Fraction(0), Fraction(0)),
-    "linear": (Fraction(1), Fraction(1)),
-    "median_unbiased": (Fraction(1, 3), Fraction(1, 3)),
-    "normal_unbiased": (Fraction(3, 8), Fraction(3, 8)),
-}
-QUANTILE_METHODS = ("inverted_cdf", *_POSITIONS)
-"""The Hyndman-Fan rules 1 and 4 to 9, under the names that numpy gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +43,6 @@ class Posterior(Result):
     mean: float | None
     low: float | None
     high: float | None
-    reason: Reason | None
-
-
-@dataclass(frozen=True, slots=True)
-class RankInterval(Result):
-    """1-based ranks of the two order statistics around a quantile, and the exact coverage between them.
-
-    ``coverage`` is null when a rank is: half an interval has another coverage than the registered one.
-    """
-
-    rank_low: int | None
-    rank_high: int | None
-    coverage: float | None
     reason: Reason | None
 
 
@@ -134,67 +107,7 @@ def zero_failure_sample_size(rate: float, confidence: float) -> Value:
     null with ``out_of_reach``.
     """
     wanted = as_written(fraction_inside("rate", rate))
-    return _runs_until(wanted, tail_area(confidence, "lower"))
-
-
-def quantile_bound_min_n(q: float, *, confidence: float = 0.95, side: Side = "two-sided") -> Value:
-    """Return the smallest n whose order statistics bound the q-quantile.
-
-    ``"upper"``: q^n <= 1 - c. ``"lower"``: (1 - q)^n <= 1 - c. ``"two-sided"``: both limits finite at half the
-    error each, which the end nearer to q decides. Above 2^53 - 1 values it is null with ``out_of_reach``.
-    """
-    level = as_written(fraction_inside("q", q))
-    deciding = {"upper": level, "lower": 1 - level, "two-sided": max(level, 1 - level)}
-    tail = tail_area(confidence, side)
-    return _runs_until(deciding[side], tail)
-
-
-def order_statistic_interval(n: int, q: float, *, confidence: float = 0.95) -> RankInterval:
-    """Return the 1-based ranks whose order statistics enclose the q-quantile of n independent values.
-
-    Ranks are ppf(alpha/2) and ppf(1 - alpha/2) + 1 of Binomial(n, q). A rank outside 1 .. n is null with
-    ``no_finite_upper_bound`` (named first when both are) or ``no_finite_lower_bound``, never the extreme value.
-    n = 0 gives ``no_values``.
-    """
-    total = count("n", n)
-    level = fraction_inside("q", q)
-    tail = tail_area(confidence)
-    if total == 0:
-        return RankInterval(None, None, None, "no_values")
-    low = binomial_quantile(tail, total, level)
-    high = binomial_quantile(float(1 - as_written(tail)), total, level) + 1
-    if low < 1 or high > total:
-        reason: Reason = "no_finite_upper_bound" if high > total else "no_finite_lower_bound"
-        return RankInterval(low if low >= 1 else None, high if high <= total else None, None, reason)
-    coverage = binomial_cdf(high - 1, total, level) - binomial_cdf(low - 1, total, level)
-    return RankInterval(low, high, coverage, None)
-
-
-def quantile(values: Sequence[float], q: float, *, method: str = "linear") -> Value:
-    """Return the q-quantile of finite ``values`` by a named rule of ``QUANTILE_METHODS``; default type 7.
-
-    The position in the sorted values is computed exactly from q as written, so that .07 of 100 values is the
-    seventh, not the eighth. Empty values give null with ``no_values``.
-    """
-    one_of("method", method, QUANTILE_METHODS)
-    level = real("q", q)
-    if not 0.0 <= level <= 1.0:
-        raise StatsInputError("q", f"expected a number from 0 to 1, got {level!r}")
-    ordered = sorted(real(f"values[{at}]", item) for at, item in enumerate(sequence("values", values)))
-    if not ordered:
-        return Value(None, "no_values")
-    last = len(ordered) - 1
-    exact = as_written(level)
-    if method == "inverted_cdf":
-        return Value(ordered[max(0, math.ceil(exact * len(ordered)) - 1)], None)
-    alpha, beta = _POSITIONS[method]
-    position = exact * len(ordered) + alpha + exact * (1 - alpha - beta) - 1
-    position = min(max(position, Fraction(0)), Fraction(last))
-    below = math.floor(position)
-    start, end = ordered[below], ordered[min(below + 1, last)]
-    share = position - below
-    step = (end - start) * float(share) if 2 * share < 1 else (end - start) * float(1 - share)
-    return Value(start + step if 2 * share < 1 else end - step, None)
+    return runs_until(wanted, tail_area(confidence, "lower"))
 
 
 def poisson_rate_interval(events: int, exposure: float, *, confidence: float = 0.95) -> Interval:
@@ -263,7 +176,7 @@ def _jeffreys_limits(x: float, n: float, tail: float) -> tuple[float, float]:
     return low, beta_upper_quantile(tail, a, b) if x < n else 1.0
 
 
-def _runs_until(chance: Fraction, tail: float) -> Value:
+def runs_until(chance: Fraction, tail: float) -> Value:
     """Return the smallest n with chance^n <= tail; a quotient within rounding of a whole number is that number."""
     log_chance = math.log1p(-float(1 - chance)) if 2 * chance > 1 else math.log(chance)
     runs = math.log(tail) / log_chance

@@ -10,19 +10,15 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trialplate.stats.inputs import as_written, count, one_of, tail_area
+from trialplate.stats.inputs import count
 from trialplate.stats.results import Reason, Result
 
 DEFAULT_SEED = 240926
 DEFAULT_DRAWS = 2000
-QuantileRule = Literal["order", "linear"]
-QUANTILE_RULES: tuple[QuantileRule, ...] = ("order", "linear")
 MAX_SEED = 2**128 - 1
 MAX_DRAWS = 10_000_000
 MAX_FAMILIES = 10_000_000
@@ -107,37 +103,6 @@ def undefined_draw_probability(families: int, with_success: int, *, draws: int =
     per_draw = 0.0 if some == total else math.exp(total * math.log1p(-some / total))
     any_draw = 1.0 if some == 0 else -math.expm1(rows * math.log1p(-per_draw))
     return UndefinedDraws(per_draw, any_draw)
-
-
-@dataclass(frozen=True, slots=True)
-class DrawQuantiles:
-    """Reads bounds out of sorted draws: the order statistic at floor(q (R - 1)), or type 7 between two of them."""
-
-    rule: QuantileRule
-    tail: Fraction
-
-    @classmethod
-    def of(cls, quantile_rule: str, confidence: float) -> DrawQuantiles:
-        """Check both registered parameters."""
-        one_of("quantile_rule", quantile_rule, QUANTILE_RULES)
-        return cls("order" if quantile_rule == "order" else "linear", as_written(tail_area(confidence)))
-
-    def two_sided(self, ordered: Floats, rule: QuantileRule) -> tuple[Floats, Floats]:
-        """Return both ends by ``rule`` for every row of sorted draws (rows, R)."""
-        return self._at(ordered, self.tail, rule), self._at(ordered, 1 - self.tail, rule)
-
-    def one_sided(self, ordered: Floats) -> tuple[Floats, Floats]:
-        """Return the one-sided bounds at the same confidence by the registered rule."""
-        return self._at(ordered, 2 * self.tail, self.rule), self._at(ordered, 1 - 2 * self.tail, self.rule)
-
-    @staticmethod
-    def _at(ordered: Floats, level: Fraction, rule: QuantileRule) -> Floats:
-        position = level * (ordered.shape[-1] - 1)
-        below = math.floor(position)
-        value: Floats = ordered[..., below]
-        if rule == "linear" and position != below:
-            value = value + (ordered[..., below + 1] - value) * float(position - below)
-        return value
 
 
 def _floors(raw: NDArray[np.uint64], choices: int) -> Whole:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from trialplate.errors import StatsInputError
 
@@ -49,8 +49,11 @@ class Result:
     """Base of every result. Building one checks the three promises that readers rely on.
 
     Its ``reason`` is ``None`` or on the closed list; a field that is ``None`` comes with a reason; every number
-    is finite. Raises :class:`~trialplate.errors.StatsInputError` naming the field otherwise.
+    is finite. Raises :class:`~trialplate.errors.StatsInputError` naming the field otherwise. A definition that has
+    a null of its own (no limit where nothing survives) names the field in ``NULL_BY_DEFINITION``.
     """
+
+    NULL_BY_DEFINITION: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         reason: object = getattr(self, "reason", None)
@@ -60,7 +63,7 @@ class Result:
             if field.name == "reason":
                 continue
             for value in _flatten(getattr(self, field.name)):
-                if value is None and reason is None:
+                if value is None and reason is None and field.name not in self.NULL_BY_DEFINITION:
                     raise StatsInputError(field.name, "is null without a reason; say why it is undefined")
                 if isinstance(value, float) and not math.isfinite(value):
                     raise StatsInputError(field.name, f"came out as {value}: the input is beyond float range")
@@ -70,6 +73,8 @@ def _flatten(value: object) -> Iterator[object]:
     if isinstance(value, tuple):
         for item in value:
             yield from _flatten(item)
+    elif isinstance(value, Mapping):
+        yield from _flatten(tuple(value.values()))
     else:
         yield value
 

@@ -22,7 +22,7 @@ from trialplate.stats import (
     wilson_interval,
     zero_failure_sample_size,
 )
-from trialplate.stats.proportions import QUANTILE_METHODS
+from trialplate.stats.quantiles import QUANTILE_METHODS
 
 INTERVALS = (wilson_interval, clopper_pearson_interval, jeffreys_interval)
 RATES = np.arange(2, 1999) / 2000.0

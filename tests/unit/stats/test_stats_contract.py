@@ -78,10 +78,57 @@ DEGENERATE = {
     "paired_e_value_sample_size": [(0, 0), (1, 0), (0.5, 0.5)],
     "noninferiority_power": [(0, 0, 0, 0.03), (1, 1, 0, 0.03), (1, 0, 1, 0.03)],
     "noninferiority_sample_size": [(0, 0, 0.03), (1, 0, 0.03), (0, 1, 0.03)],
+    "quantile_interval": [([], 0.5), ([1], 0.5), ([1] * 100, 0.95), (list(range(6)), 0.5)],
+    "cochran_q": [([],), ([[1, 1]],), ([[1, 0], [0, 1]],), ([[0, 0], [1, 0]],)],
+    "adjust_pvalues": [([], "holm"), ([None], "by"), ([0, 1], "bh"), ([0.3, None], "bonferroni")],
+    "minimum_draws": [(1,), (190,)],
+    "compact_letter_display": [([], []), (["A"], []), (["A", "B"], [["B", "A"]])],
+    "bradley_terry": [([[0, 0], [0, 0]],), ([[0, 1], [0, 0]],), ([[0, 1], [1, 0]],), ([[0, 2**53 - 1], [0.5, 0]],)],
+    "rank_agreement": [([], []), ([1], [1]), ([1, 1], [0, 1]), ([0, 1], [1, 0]), ([0, 1e-9], [0, 1])],
+    "preference_ranking": [
+        ([[[0, 1], [1, 0]]],), ([[[0, 1], [0, 0]], [[0, 0], [1, 0]]],), ([[[0, 1], [1, 0]], [[0, 2], [1, 0]]],),
+        ([[[0, 1], [0, 0]]],), ([[[0, 0], [0, 0]], [[0, 0], [0, 0]]],),
+    ],
+    "cohen_kappa": [([[0, 0], [0, 0]],), ([[1, 0], [0, 0]],), ([[0, 1], [0, 0]],), ([[0, 5], [5, 0]],)],
+    "fleiss_kappa": [([],), ([[1, 0]],), ([[2, 0]],), ([[1, 1]],), ([[2, 0], [0, 2]],)],
+    "krippendorff_alpha": [([],), ([[]],), ([[1], [None]],), ([[1], [1]],), ([[1], [2]],), ([[0, 0], [0, 1]],)],
+    "brier_score": [([], []), ([0], [1.0]), ([1], [1.0])],
+    "log_loss": [([], []), ([0], [1.0]), ([1], [1.0]), ([1], [5e-324])],
+    "calibration_error": [([], []), ([0], [1.0]), ([1], [0.0]), ([True], [0.5])],
+    "murphy_decomposition": [([], []), ([0], [1.0]), ([1, 1], [0.1, 0.9])],
+    "judge_rates": [([], []), ([1], [0]), ([0], [1]), ([1, 0], [1, 0])],
+    "rogan_gladen": [(0, 1, 1), (0.5, 0.5, 0.5), (1, 0, 0), (0.3, 0.9, 0.8)],
+    "ppi_mean_interval": [([], [], []), ([1], [1], []), ([1], [1], [1]), ([1, 0], [1, 0], [0, 1])],
+    "annotation_coverage": [([], 0, 0), ([], 0, 5), ([[3, 3], [5, 1]], 0, 5), ([[-9, 9]], 0, 5), ([[6, 9]], 0, 5)],
+    "cumulative_incidence": [([], []), ([0], [0]), ([5], [1]), ([5, 5], [2, 2]), ([1, 2], [0, 1])],
+    "kaplan_meier": [([], []), ([0], [0]), ([0], [1]), ([5, 5], [1, 0]), ([1, 2], [0, 1])],
+    "restricted_mean": [([], [], 5), ([3], [0], 5), ([3], [1], 5), ([9], [0], 5), ([0], [1], 5)],
+    "restricted_mean_difference": [
+        ([], [], [1], [1], 5), ([3], [0], [9], [0], 5), ([9], [0], [9], [0], 5), ([1, 9], [1, 0], [9], [0], 5),
+    ],
+    "logrank_test": [([], [], [], []), ([1], [1], [1], [1]), ([1], [0], [1], [0]), ([1, 2], [1, 1], [3, 4], [1, 1])],
+    "gate_claim": [("superiority", 0), ("efficiency", 10), ("superiority", 20)],
+    "gate_leadership": [([], 0)],
+    "verdict": [(False, False, False), (True, True, False), (True, False, False)],
 }  # fmt: skip
-APART = {"family_bootstrap", "family_indices", "family_totals"}
+APART = {
+    "alpha_interval",
+    "family_bootstrap",
+    "family_indices",
+    "family_totals",
+    "kappa_intervals",
+    "preference_wins",
+    "rank_agreement_intervals",
+}
 """Functions that return arrays or results in results: their own tests look inside."""
 KEYWORDS = {
+    "rogan_gladen": ("specificity",),
+    "ppi_mean_interval": ("unlabelled_predictions",),
+    "annotation_coverage": ("end",),
+    "restricted_mean": ("horizon",),
+    "restricted_mean_difference": ("times_b", "observed_b", "horizon"),
+    "logrank_test": ("times_b", "observed_b"),
+    "verdict": ("better_supported", "worse_supported"),
     "group_sequential_test": ("pairs", "n_max"),
     "group_sequential_power": ("p01",),
     "mcnemar_power": ("p01",),
@@ -118,8 +165,9 @@ def holds_null(value: object) -> bool:
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=lambda part: str(part)[:60])
 def test_a_degenerate_case_is_null_with_a_reason_and_always_fits_in_json(name, arguments):
     result = call(name, arguments)
-    missing = any(holds_null(getattr(result, field.name)) for field in fields(result) if field.name != "reason")
-    assert missing == (result.reason is not None)
+    allowed = {"reason", *result.NULL_BY_DEFINITION}
+    missing = any(holds_null(getattr(result, field.name)) for field in fields(result) if field.name not in allowed)
+    assert missing == (result.reason not in (None, "outside_unit_interval"))
     assert result.reason is None or result.reason in REASONS
     assert canonical_json(asdict(result))
     assert call(name, arguments) == result
