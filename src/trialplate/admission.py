@@ -64,7 +64,7 @@ def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
     for index, arm in enumerate(raw.get("arms") or []):
         if isinstance(arm, dict):
             faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)
-    return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + _fault_table_faults(raw)
+    return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + fault_table_faults(raw)
 
 
 def _choice_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
@@ -242,7 +242,7 @@ def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
     return []
 
 
-def _fault_table_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
+def fault_table_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
     """Return where a fault table gives a code a status that it cannot have.
 
     A protocol may give any code another status, says the policy contract, and in the same section that a crash of the

@@ -276,6 +276,11 @@ TEMPLATES: Mapping[str, str] = {
         " same order, {results_differ} with another result. Something that is neither locked nor seeded"
         " decides{or_seeds}."
     ),
+    "secondary": (
+        "SECONDARY: the evidence under lock {lock}, read again after it was known, because: {reason}. {changed}"
+        " trials have another outcome than under the registered analysis. The registered analysis stands; this"
+        " licenses no claim."
+    ),
     "no_media": "No pictures: {reason}.",
     "page_note": "This page was made from recorded evidence. It needs no network and runs no script.",
 }

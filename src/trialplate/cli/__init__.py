@@ -21,6 +21,7 @@ from trialplate.cli import (
     policy,
     probe,
     publish,
+    reanalyse,
     run,
     seal,
     serve,
@@ -37,7 +38,21 @@ app = App(
     suppress_keyboard_interrupt=False,
     help_format="plaintext",
 )
-for group in (campaign, ledgers, run, seal, publish, compare, suites, policy, serve, mailbox, probe, machine):
+for group in (
+    campaign,
+    reanalyse,
+    ledgers,
+    run,
+    seal,
+    publish,
+    compare,
+    suites,
+    policy,
+    serve,
+    mailbox,
+    probe,
+    machine,
+):
     group.register(app)
 
 
