@@ -29,6 +29,7 @@ from trialplate.record import Status
 from trialplate.store import merkle
 from trialplate.store.archive import ArchiveCaps, pack, unpack
 from trialplate.store.attesting import attest
+from trialplate.store.chain import system_clock
 from trialplate.store.container import Container, check_container
 from trialplate.store.folder import Caps, Folder
 from trialplate.store.signing import PAYLOAD_TYPE, Envelope, Trust, key_id, pae, parse_envelope, statement
@@ -287,7 +288,7 @@ def test_row_12_a_raw_control_row_that_was_edited_is_found_under_its_folder(bund
 def _unlocked(folder: Path) -> Forger:
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    return Forger(folder)
+    return Forger(folder, clock=system_clock)
 
 
 # -- row 29: witnesses --------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forger import Edit, Forger
 
+from forger import Edit, Forger
 from golden import CREATED_UTC, build, build_torn, lock_bytes, lock_document, snapshot
 from trialplate.canonical import canonical_json, sha256_hex
 from trialplate.errors import EvidenceError

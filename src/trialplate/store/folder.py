@@ -172,17 +172,23 @@ class Folder:
 
     def lines(self, path: str, *, limit_bytes: int) -> Iterator[bytes]:
         """Yield the lines of a file, each with its end of line; the last one may lack it, and a line beyond
-        ``limit_bytes`` comes in pieces. One line is held at a time."""
+        ``limit_bytes`` comes in pieces. One line is held at a time. What is appended meanwhile is left out."""
         with self._opened(path) as descriptor, _unreadable(path), os.fdopen(os.dup(descriptor), "rb") as file:
-            while line := file.readline(limit_bytes + 1):
+            left = os.fstat(descriptor).st_size
+            while line := file.readline(min(left, limit_bytes + 1)):
+                left -= len(line)
                 yield line
 
     def sha256(self, path: str) -> str:
-        """Return the SHA-256 of a file, read in pieces."""
+        """Return the SHA-256 of a file, read in pieces. Raises EvidenceError ``size_limit`` for one that grows."""
         digest = hashlib.sha256()
         with self._opened(path) as descriptor, _unreadable(path):
+            left = size = os.fstat(descriptor).st_size
             while piece := os.read(descriptor, _CHUNK_BYTES):
                 digest.update(piece)
+                left -= len(piece)
+                if left < 0:
+                    raise problem("size_limit", path, expected=f"{size} bytes", found="a file that grows")
         return digest.hexdigest()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The holdout ledger: chained from 64 zeros, a pack registered once, and spent by whoever opens it for anything else."""
+"""The holdout ledger: chained from 64 zeros, a pack registered once, spent by whoever opens it for anything else."""
 
 from __future__ import annotations
 
