@@ -14,6 +14,7 @@ from typing import Any, Literal
 from trialplate import exam, fingerprint
 from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json, document_sha256, read_stored
 from trialplate.errors import CanonicalError, EvidenceError, StorageFailure, UsageError
+from trialplate.lock import run_class, spent_packs
 from trialplate.sealing import FreshVerdict, Verifier, verify_fresh
 from trialplate.store.bundle import BUNDLE, BundleDocument, parse_bundle
 from trialplate.store.chain import Stamp, system_clock
@@ -80,10 +81,10 @@ def promotion_record(
     disk: Storage, folder: Path, document: BundleDocument, *, verdict: FreshVerdict, utc: str
 ) -> dict[str, Any]:
     """Return the plain form of a promotion record, all of which but ``utc`` everybody can compute again."""
-    arms = read_plan(disk.read(folder / LOCK)).document["arms"]
+    lock = read_plan(disk.read(folder / LOCK)).document
     reasons = list(verdict.reasons) if verdict.exit_code else []
     if document.run_class != "confirmatory":
-        reasons.append("not_confirmatory")
+        reasons += ["not_confirmatory", *(["holdout_spent"] if spent_packs(lock) else [])]
     if document.qualification_sha256 is None:
         reasons.append("qualification_missing")
     if verdict.exit_code and not reasons:
@@ -91,7 +92,7 @@ def promotion_record(
     return {
         "schema": SCHEMA,
         "bundle_id": document.bundle_id,
-        "policy_sha256": document_sha256({arm["name"]: arm["arm_sha256"] for arm in arms}),
+        "policy_sha256": document_sha256({arm["name"]: arm["arm_sha256"] for arm in lock["arms"]}),
         "verifier_sha256": fingerprint.harness()["sha256"],
         "result": REFUSED if reasons else PROMOTED,
         "reasons": list(dict.fromkeys(reasons)),
@@ -232,7 +233,7 @@ def standing(path: str | Path) -> Standing:
     view = verdict.view
     if reasons or view is None:
         return Standing("QUARANTINED", reasons)
-    if view.lock_document["protocol"]["run_class"] != "confirmatory":
+    if run_class(view.lock_document) != "confirmatory":
         return Standing("DEVELOPMENT")
     if sealed:
         return Standing(_of_bundle(folder, FreshVerdict(verdict.exit_code, verdict.document())))

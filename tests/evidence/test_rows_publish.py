@@ -305,9 +305,9 @@ def test_row_53_a_publication_whose_disk_fails_at_any_call_can_be_said_again(sma
 
 
 def test_row_53_what_a_killed_publication_left_is_set_aside_and_not_deleted(small: Small) -> None:
+    middle = places(prepared(small, old=False)[0], small)[20]
     disk, _ = prepared(small, old=False)
-    last_write = places(disk, small)[20]
-    killed = disk.next_process(fault=Fault(last_write))
+    killed = disk.next_process(fault=Fault(middle))
     with pytest.raises(ProcessEnded):
         published(killed, small)
     after = killed.next_process()

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_serializer
 
 from trialplate.canonical import canonical_json, read_stored, sha256_hex
 from trialplate.errors import CanonicalError
+from trialplate.lock import run_class
 from trialplate.spec.channels import Part
 from trialplate.store import merkle
 from trialplate.store.findings import EvidenceProblem, Finding, finding, malformed, problem
@@ -174,7 +175,7 @@ def describe(view: CampaignView, *, rows: bytes, manifest: Manifest) -> dict[str
         "journal_head": view.head.document(),
         "rows": {"n": len(lines), "root": merkle.root(lines)},
         "counts": counts(view),
-        "run_class": view.lock_document["protocol"]["run_class"],
+        "run_class": run_class(view.lock_document),
         "qualification_sha256": summary.sha256 if summary else None,
         **({} if summary else {"qualification_sha256_reason": "not_given"}),
         "verifier_sha256": listed[VERIFIER].sha256 if VERIFIER in listed else None,

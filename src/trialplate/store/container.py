@@ -7,13 +7,12 @@ never read from the bundle. Source: evidence specification, section 10, stages 1
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from trialplate.canonical import MAX_DOCUMENT_BYTES, sha256_hex
 from trialplate.store.bundle import ATTESTATION, BUNDLE, BundleDocument, parse_bundle
-from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
+from trialplate.store.findings import Collector, Finding
 from trialplate.store.folder import Caps, Contents, Folder
 from trialplate.store.layout import LOCK
 from trialplate.store.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, parse_manifest, unsafe_paths
@@ -42,22 +41,6 @@ class Container:
     signed_by: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Found:
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, code: str, path: str, *, pointer: str = "", expected: object = "", found: object = "") -> None:
-        self.findings.append(finding(code, path, pointer=pointer, expected=expected, found=found))
-
-    @contextmanager
-    def keeping(self) -> Iterator[None]:
-        """Keep the finding of a problem, and go on behind the block."""
-        try:
-            yield
-        except EvidenceProblem as error:
-            self.findings.append(error.finding)
-
-
 def is_bundle(path: Path) -> bool:
     """Return whether a folder is a bundle, or the rest of one, and no open campaign."""
     return path.is_dir() and any((path / name).is_symlink() or (path / name).exists() for name in (BUNDLE, MANIFEST))
@@ -76,14 +59,14 @@ def check_container(
     ``expect_lock``, ``expect_root``: digests that somebody kept elsewhere, 64 lower-case hex digits. ``trust``: keys
     that the reader brings; without them nobody's signature counts. ``caps``: what is read at most.
     """
-    found, caps = _Found(), caps or Caps()
+    found, caps = Collector(), caps or Caps()
     bundle_id, document, manifest = None, None, None
     digests: dict[str, str] = {}
     signed_by: tuple[str, ...] = ()
     with found.keeping(), Folder(path) as folder:
         contents = folder.contents(caps=caps)
-        found.findings += contents.findings
-        found.findings += [wrong.finding for wrong in unsafe_paths(contents.files)]
+        found.take(contents.findings)
+        found.take(wrong.finding for wrong in unsafe_paths(contents.files))
         with found.keeping():
             data = folder.read(BUNDLE, limit_bytes=caps.document_bytes)
             bundle_id = sha256_hex(data)
@@ -99,10 +82,10 @@ def check_container(
     if document is not None:
         _compare("lock", expect_lock, digests.get(LOCK, document.lock_sha256), found)
         _compare("root", expect_root, document.rows.root, found)
-    return Container(ordered(found.findings), bundle_id, document, manifest, digests, signed_by)
+    return Container(found.listed(), bundle_id, document, manifest, digests, signed_by)
 
 
-def _read_manifest(folder: Folder, document: BundleDocument | None, found: _Found) -> Manifest | None:
+def _read_manifest(folder: Folder, document: BundleDocument | None, found: Collector) -> Manifest | None:
     """A manifest that is not the named one is not looked into: whatever it says, somebody changed it."""
     data = folder.read(MANIFEST, limit_bytes=MAX_MANIFEST_BYTES)
     digest = sha256_hex(data)
@@ -113,22 +96,22 @@ def _read_manifest(folder: Folder, document: BundleDocument | None, found: _Foun
 
 
 def _check_signatures(
-    folder: Folder, contents: Contents, document: BundleDocument, trust: Trust | None, found: _Found
+    folder: Folder, contents: Contents, document: BundleDocument, trust: Trust | None, found: Collector
 ) -> tuple[str, ...]:
     there = ATTESTATION in contents.files
     data = folder.read(ATTESTATION, limit_bytes=MAX_DOCUMENT_BYTES) if there else None
     wrong = check_envelope(data, document, trust=trust)
-    found.findings += wrong
+    found.take(wrong)
     return signers(data, trust) if data is not None and trust is not None and not wrong else ()
 
 
-def _check_name(path: Path, bundle_id: str, found: _Found) -> None:
+def _check_name(path: Path, bundle_id: str, found: Collector) -> None:
     name = path.resolve().name
     if name.removeprefix(STAGING_PREFIX) != bundle_id:
         found.add("bundle_id_mismatch", BUNDLE, expected=f"{name}, the name of the folder", found=bundle_id)
 
 
-def _check_files(folder: Folder, contents: Contents, manifest: Manifest, found: _Found) -> dict[str, str]:
+def _check_files(folder: Folder, contents: Contents, manifest: Manifest, found: Collector) -> dict[str, str]:
     """Compare every file with its entry; nothing may be missing, and nothing may lie there that nobody listed."""
     refused = {item.path for item in contents.findings}  # no regular file, or too large: said already
     listed = manifest.by_path()
@@ -163,7 +146,7 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _compare(what: str, expected: str | None, got: str, found: _Found) -> None:
+def _compare(what: str, expected: str | None, got: str, found: Collector) -> None:
     if expected is not None and expected != got:
         path = LOCK if what == "lock" else BUNDLE
         found.add("expected_mismatch", path, pointer=f"--expect-{what}", expected=expected, found=got)

@@ -7,7 +7,7 @@ up; then one rename that replaces nothing, and the parent is synced. Source: evi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from trialplate.canonical import sha256_hex
@@ -78,9 +78,7 @@ def building(disk: Storage, room: Path, *, clock: Callable[[], Stamp] = system_c
     disk.make_folder(room)
     path = room / BUSY
     if BUSY not in disk.entries(room):
-        with suppress(StorageFailure):  # another one made it in between; opening it tells
-            disk.close(disk.open_new(path))
-            disk.fsync_dir(room)
+        _make_lock(disk, path)
     descriptor = disk.open_append(path)
     try:
         try:
@@ -97,6 +95,17 @@ def building(disk: Storage, room: Path, *, clock: Callable[[], Stamp] = system_c
         yield
     finally:
         disk.close(descriptor)
+
+
+def _make_lock(disk: Storage, path: Path) -> None:
+    try:
+        descriptor = disk.open_new(path)
+    except StorageFailure:
+        if path.name not in disk.entries(path.parent):
+            raise
+        return  # another one made it in between
+    disk.close(descriptor)
+    disk.fsync_dir(path.parent)
 
 
 def files_below(disk: Storage, folder: Path, *, prefix: str = "") -> dict[str, Path]:
