@@ -109,7 +109,7 @@ def alpha_interval(
         raise StatsInputError("clusters", f"expected one id for each of {len(found.chosen)} units, got {len(names)}")
     order = sorted(set(names), key=str.encode)
     kinds = len(found.values)
-    if kinds * kinds * len(order) > MAX_CELLS:
+    if kinds * kinds * max(len(order), draws) > MAX_CELLS:
         raise StatsInputError("ratings", f"{kinds} different values in {len(order)} clusters are too many to draw")
     cells = np.zeros((len(order), kinds, kinds))
     for at, row, weight in zip(names, found.chosen, found.weights(), strict=True):
