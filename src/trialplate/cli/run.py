@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import NO, YES, emit, plain, progress_bar
+from trialplate.cli.heads import attempts_bar, journal_head
+from trialplate.cli.output import NO, YES, emit, plain
 from trialplate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def run(
     from trialplate.lock import read_lock
 
     path = lock / "lock.json" if lock.is_dir() else lock
-    with progress_bar("episodes", quiet=json) as bar:
+    folder = out if out is not None else path.parent
+    with attempts_bar(folder, json=json) as show:
         campaign = api.run(
             path,
             into=out,
@@ -71,7 +73,7 @@ def run(
             resume=resume,
             recording=recording,
             addresses=addresses(read_lock(path).document["arms"], policy),
-            progress=lambda p: bar(p.done, p.total, f"{p.last.arm} {p.last.scenario}" if p.last else ""),
+            progress=show,
         )
     done = campaign.report
     assert done is not None
@@ -114,6 +116,7 @@ def tell_run(
         "stopped_by": done.stopped_by,
         "exploratory": list(done.exploratory),
         "halted": _halted(done.folder) if done.stopped_by == "systematic_error" else {},
+        "journal_head": journal_head(done.folder),
         **(more or {}),
     }
     say = partial(print, file=stream)
@@ -128,17 +131,10 @@ def tell_run(
             say(plain(f"HALTED {arm}: its first three trials all failed alike before any control: {message}"))
         if not (done.complete or done.changed_inputs or facts["halted"]):
             say("incomplete; continue with --resume")
-        say(f"journal head {journal_head(done.folder)}\nKeep this digest outside: it proves what was recorded.")
+        say(f"journal head {facts['journal_head']}\nKeep this outside: it proves what was recorded.")
 
     emit(facts, as_json=as_json, text=text)
     return YES if done.complete and not errors else NO
-
-
-def journal_head(folder: Path) -> str:
-    """Return the digest of the last record: kept outside, it stands against a rewritten campaign."""
-    from trialplate.store.view import read_campaign
-
-    return read_campaign(folder).head.head_sha256
 
 
 def _halted(folder: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import progress_bar
+from trialplate.cli.heads import attempts_bar
 from trialplate.cli.run import tell_run
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
@@ -87,11 +87,8 @@ def serve(
             file=sys.stderr if json else sys.stdout,
             flush=True,
         )
-        with progress_bar("episodes", quiet=json) as bar:
-            report = service.run(
-                recording=recording,
-                progress=lambda p: bar(p.done, p.total, f"{p.last.arm} {p.last.scenario}" if p.last else ""),
-            )
+        with attempts_bar(folder, json=json) as show:
+            report = service.run(recording=recording, progress=show)
     if service.given_up is not None:
         print(f"GIVEN UP: {service.given_up}; nothing is lost", file=sys.stderr if json else sys.stdout)
     return tell_run(report, as_json=json)
