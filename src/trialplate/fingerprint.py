@@ -236,8 +236,7 @@ def policy_files(reference: str, *, base: Path) -> tuple[Path, dict[str, Path]]:
     if module.endswith(".py"):
         path = (base / module).resolve()
         return path, _code_beside(path)
-    path = _module_path(module)
-    return path, tree_files(path.parent if path.name == "__init__.py" else path)
+    return _module_path(module), tree_files(policy_root(reference, base=base))
 
 
 def source_sha256(files: Mapping[str, Path]) -> str:
@@ -249,13 +248,29 @@ def _code_beside(path: Path) -> dict[str, Path]:
     """Return a policy file and all code in its folder and below, hidden folders left out."""
     if not path.is_file():
         raise LockError(f"policy file {path} does not exist", code="policy_missing")
-    found = {}
-    for file in sorted(path.parent.rglob("*")):
-        inside = file.relative_to(path.parent)
-        hidden = any(part.startswith(".") or part in _IGNORED_PARTS for part in inside.parts)
-        if file.suffix in _CODE_SUFFIXES and not hidden and file.is_file():
-            found[inside.as_posix()] = file
-    return found
+    return {
+        file.relative_to(path.parent).as_posix(): file
+        for file in sorted(path.parent.rglob("*"))
+        if file.suffix in _CODE_SUFFIXES and is_source(file, path.parent) and file.is_file()
+    }
+
+
+def policy_root(reference: str, *, base: Path) -> Path:
+    """Return the folder below which all code counts as the source of a policy, or the one file that is."""
+    module = reference.partition(":")[0]
+    if module.endswith(".py"):
+        return (base / module).resolve().parent
+    path = _module_path(module)
+    return path.parent if path.name == "__init__.py" else path
+
+
+def is_source(file: Path, root: Path) -> bool:
+    """Return whether a file counts as source below ``root``: hidden folders and caches do not."""
+    if file == root:
+        return True
+    if root not in file.parents:
+        return False
+    return not any(part.startswith(".") or part in _IGNORED_PARTS for part in file.relative_to(root).parts)
 
 
 def _module_path(module: str) -> Path:

@@ -8,7 +8,7 @@ Source: fair pick-and-place protocol, section 7; evidence specification, section
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,9 +79,16 @@ def changed_arms(lock_document: Mapping[str, Any], checked: Mapping[str, Any]) -
 
 
 def arm_marks(arm: Mapping[str, Any], *, base: Path) -> dict[str, Mark]:
-    """Return file -> mark of the code and weights of an arm of the lock; what cannot be looked at has none."""
+    """Return file -> mark of the code and weights of an arm of the lock; nothing of one that runs elsewhere."""
+    if arm["source"] is None:
+        return {}
+    return policy_marks(arm["reference"], weights=arm["choice"]["weights"], base=base)
+
+
+def policy_marks(reference: str, *, weights: Sequence[str], base: Path) -> dict[str, Mark]:
+    """Return file -> mark of the code and weights of a policy; what cannot be looked at has none."""
     found: dict[str, Mark] = {}
-    for name, path in _files(arm, base):
+    for name, path in _files(reference, weights, base):
         try:
             entry = os.lstat(path)
         except OSError:
@@ -104,17 +111,15 @@ def first_written(before: Mapping[str, Mark], now: Mapping[str, Mark]) -> str | 
     return None
 
 
-def _files(arm: Mapping[str, Any], base: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file that belongs to an arm that lives here; nothing where they cannot be listed."""
-    if arm["source"] is None:
-        return
+def _files(reference: str, weights: Sequence[str], base: Path) -> Iterator[tuple[str, Path]]:
+    """Yield every file that belongs to a policy; nothing where they cannot be listed."""
     try:
-        _, code = fingerprint.policy_files(arm["reference"], base=base)
-        weights = fingerprint.checkpoint_files(arm["choice"]["weights"], base=base)
+        _, code = fingerprint.policy_files(reference, base=base)
+        shards = fingerprint.checkpoint_files(weights, base=base)
     except (TrialplateError, OSError):
         return  # the digest of this look says what is wrong
     yield from ((f"source {name}", path) for name, path in code.items())
-    yield from ((f"weights {name}", path) for name, path in weights.items())
+    yield from ((f"weights {name}", path) for name, path in shards.items())
 
 
 def _digest(arm: Mapping[str, Any], base: Path) -> str:

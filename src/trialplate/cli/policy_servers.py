@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -72,6 +73,7 @@ def serve(
     json
         Print one JSON document when the server listens.
     """
+    from trialplate.inputs import first_written, policy_marks
     from trialplate.policies.identity import read_identity, served_registration
     from trialplate.policies.in_process import load_policy
     from trialplate.policies.server.hosting import PolicyHost, serve_policy
@@ -90,6 +92,8 @@ def serve(
     table = read_mapping(mapping, dialect=dialect)
     options = read_options(option)
     told = None if identity is None else read_identity(identity)
+    lying = partial(policy_marks, policy, weights=weights, base=Path.cwd())
+    before = lying()
     registration = served_registration(policy, base=Path.cwd(), weights=weights, options=options, told=told)
     running = PolicyHost(lambda: load_policy(policy, base=Path.cwd(), weights=weights, options=options), settings)
     facts: dict[str, Any] = {
@@ -108,7 +112,10 @@ def serve(
         sys.stdout.flush()
 
     try:
-        spoken = _dialect(running.declared, registration, table, settings.max_message_bytes)
+        spoken = _dialect(
+            running.declared, registration, table, settings.max_message_bytes,
+            written=lambda: first_written(before, lying()),
+        )  # fmt: skip
     except BaseException:
         running.close()
         raise
@@ -123,13 +130,16 @@ def _told(document: dict[str, Any], *, wanted: int) -> list[str]:
     return [*lines, "Ctrl-C ends it"]
 
 
-def _dialect(declared: Any, registration: Any, table: dict[str, str | tuple[str, ...]], limit_bytes: int) -> Any:
+def _dialect(
+    declared: Any, registration: Any, table: dict[str, str | tuple[str, ...]], limit_bytes: int, *,
+    written: Callable[[], str | None],
+) -> Any:  # fmt: skip
     from trialplate.policies.messages.openpi_mapping import OpenpiMapping
     from trialplate.policies.server.openpi_dialect import OpenpiDialect
     from trialplate.policies.server.own_dialect import OwnDialect
 
     if not table:
-        return OwnDialect(declared, registration, max_message_bytes=limit_bytes)
+        return OwnDialect(declared, registration, max_message_bytes=limit_bytes, written=written)
     mapping = OpenpiMapping(table, declared.expects)
     return OpenpiDialect(declared, registration, mapping=mapping, max_message_bytes=limit_bytes)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from trialplate.errors import LockError, PolicyFault, TrialplateError, UsageError, nearest
+from trialplate.fingerprint import RUNTIME_ROOT, policy_root
 from trialplate.interfaces import Scenario
 from trialplate.policies.charging import charged, said
+from trialplate.policies.from_source import file_spec, load_from_source
 from trialplate.record import (
     Ack,
     ActionChunk,
@@ -134,6 +136,8 @@ def load_policy(
     ``weights`` (a tuple of paths) when the protocol lists any. Raises LockError that names the arm's fault.
     """
     module, _, attribute = reference.partition(":")
+    if module.partition(".")[0] != RUNTIME_ROOT:
+        load_from_source(policy_root(reference, base=base))
     factory = _file_attribute(base / module, attribute) if module.endswith(".py") else _attribute(reference)
     keywords: dict[str, Any] = dict(options or {})
     if weights:
@@ -169,7 +173,7 @@ def _file_attribute(path: Path, attribute: str) -> Any:
     if not path.is_file():
         raise LockError(f"policy file {path} does not exist", code="policy_missing")
     name = f"trialplate_policy_{abs(hash(str(path.resolve())))}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = file_spec(name, path)
     if spec is None or spec.loader is None:
         raise LockError(f"policy file {path} cannot be imported", code="policy_missing")
     module = importlib.util.module_from_spec(spec)

@@ -5,7 +5,7 @@ Source: policy contract, section 4.3; the frames are those of docs/wire.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trialplate.errors import ContractFault, HarnessFault, PolicyFault, TrialplateError
@@ -33,13 +33,18 @@ from trialplate.spec.registration import Registration
 class OwnDialect:
     """Hello first, then requests with increasing ids, each answered with the same id.
 
-    Raises ContractFault (``message_too_large``) when ``max_message_bytes`` cannot hold what the policy expects.
+    ``written``: names a file of the policy that was written since it was loaded, None while there is none; asked at
+    each reset. Raises ContractFault (``message_too_large``) when ``max_message_bytes`` cannot hold what the policy
+    expects.
     """
 
-    def __init__(self, declared: PolicySpec, registration: Registration, *, max_message_bytes: int) -> None:
+    def __init__(
+        self, declared: PolicySpec, registration: Registration, *, max_message_bytes: int,
+        written: Callable[[], str | None] = lambda: None,
+    ) -> None:  # fmt: skip
         agreed_bytes(max_message_bytes, max_message_bytes, spec=declared.expects)
         self.limit_bytes = limit_for(declared, max_message_bytes)
-        self.declared = declared
+        self.declared, self.written = declared, written
         self.greeting = own.encode(
             policy_hello_message(declared, registration, encodings=("msgpack",), max_message_bytes=self.limit_bytes)
         )
@@ -104,6 +109,8 @@ class OwnSession:
             return (Decide(observation, number),)
         if kind == "reset":
             info = parse_reset(message)
+            if (written := self._dialect.written()) is not None:
+                raise ContractFault(f"{written} was written since the policy was loaded", code="identity_changed")
             self._episode = info.episode
             return (Begin(info, number),)
         if kind == "close":
