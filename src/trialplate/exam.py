@@ -26,6 +26,7 @@ from trialplate.spec.protocol import Protocol
 from trialplate.store.bundle import QUALIFICATION, QUALIFICATION_SUMMARY, document_findings
 from trialplate.store.campaign import write_derived
 from trialplate.store.container import UNLISTED, check_container, is_bundle
+from trialplate.store.expected import Expected, expected_findings
 from trialplate.store.findings import Finding, exit_code, ordered
 from trialplate.store.folder import Folder
 from trialplate.store.fsio import Disk, publish_new
@@ -129,14 +130,16 @@ def verify(
     replay: int | Literal["all"] | None = None,
     beacon: bytes | None = None,
     workers: int = 1,
+    expected: Expected | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verdict:
     """Check a campaign, with ``qualification`` also the raw controls that its claims lean on; or a sealed bundle.
 
+    ``expected``: digests that were kept elsewhere, and keys whose signatures count.
     ``replay``: simulate that many attempts again, or all of them; ``beacon``, ``workers``: see
     :func:`trialplate.replaying.replay`.
     """
-    verdict = _verify(Path(campaign), qualification)
+    verdict = _verify(Path(campaign), qualification, expected or Expected())
     if replay is None or verdict.view is None:
         return verdict
     episodes = None if replay == "all" else replay
@@ -144,18 +147,24 @@ def verify(
     return verdict.with_replay(done)
 
 
-def _verify(folder: Path, qualification: Path | None) -> Verdict:
+def _verify(folder: Path, qualification: Path | None, expected: Expected) -> Verdict:
     if is_bundle(folder):
-        return _verify_bundle(folder)
-    if qualification is None:
-        return verify_campaign(folder)
-    document = read_campaign(folder).lock_document
-    return verify_campaign(folder, qualified=qualification_blockers(document, qualification) == [])
+        verdict = _verify_bundle(folder, expected)
+    elif expected.trust is not None:
+        raise UsageError(f"{folder} is no bundle: only a sealed campaign can be signed. Seal it, or leave --keys out")
+    elif qualification is None:
+        verdict = verify_campaign(folder)
+    else:
+        document = read_campaign(folder).lock_document
+        verdict = verify_campaign(folder, qualified=qualification_blockers(document, qualification) == [])
+    findings = ordered([*verdict.findings, *expected_findings(folder, expected)])
+    assurances = (*verdict.assurances, *expected.assurances)
+    return replace(verdict, findings=findings, exit_code=exit_code(findings), assurances=assurances)
 
 
-def _verify_bundle(folder: Path) -> Verdict:
+def _verify_bundle(folder: Path, expected: Expected) -> Verdict:
     """Check a sealed bundle: its outside, its campaign, and the raw controls that it holds."""
-    container = check_container(folder)
+    container = check_container(folder, trust=expected.trust)
     listed = container.manifest.by_path() if container.manifest else {}
     verdict = verify_campaign(folder)
     findings = [*container.findings, *_of_campaign(verdict.findings, listed)]
@@ -170,7 +179,14 @@ def _verify_bundle(folder: Path) -> Verdict:
         findings = [item for item in findings if item.code != "qualification_missing"] + list(wrong)
         said = "does not hold for this harness" if wrong else "holds: recomputed from the raw controls"
     listed_findings = ordered(findings)
-    return replace(verdict, findings=listed_findings, exit_code=exit_code(listed_findings), qualification=said)
+    signed = (f"signed by {', '.join(container.signed_by)}",) if container.signed_by else ()
+    return replace(
+        verdict,
+        findings=listed_findings,
+        exit_code=exit_code(listed_findings),
+        qualification=said,
+        assurances=signed,
+    )
 
 
 def _of_campaign(findings: Iterable[Finding], listed: Iterable[str]) -> Iterator[Finding]:

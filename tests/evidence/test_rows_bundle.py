@@ -31,6 +31,7 @@ from trialplate.store.archive import ArchiveCaps, pack, unpack
 from trialplate.store.attesting import attest
 from trialplate.store.chain import system_clock
 from trialplate.store.container import Container, check_container
+from trialplate.store.expected import Expected
 from trialplate.store.folder import Caps, Folder
 from trialplate.store.signing import PAYLOAD_TYPE, Envelope, Trust, key_id, pae, parse_envelope, statement
 
@@ -304,8 +305,8 @@ def test_row_29_a_witness_of_another_root_over_as_many_rows_proves_that_rows_wer
     for told in (lines, other):
         proof = merkle.consistency_proof(told, 7)
         assert not merkle.check_consistency(7, 12, root1=seen, root2=forged, proof=proof)
-    assert found(check_container(lean, expect_root=forged)) == [(1, "expected_mismatch", "bundle.json")]
-    assert found(check_container(lean, expect_root=root)) == []
+    assert codes(lean, expected=Expected(root=forged)) == (1, ["expected_mismatch"])
+    assert codes(lean, expected=Expected(root=root)) == (0, [])
 
 
 # -- row 31: a coherent rewrite -----------------------------------------------------------------------------
@@ -327,13 +328,13 @@ def test_row_31_a_coherent_rewrite_verifies_alone_and_says_what_that_does_not_pr
 
 def test_row_31_a_coherent_rewrite_contradicts_an_expected_digest(golden: Golden, rewritten: Path) -> None:
     kept = json.loads((golden.bundle / "bundle.json").read_bytes())
-    assert codes(rewritten, expect_root=kept["rows"]["root"]) == (1, ["expected_mismatch"])
-    assert codes(rewritten, expect_lock=kept["lock_sha256"]) == (1, ["expected_mismatch"])
-    assert codes(golden.bundle, expect_root=kept["rows"]["root"], expect_lock=kept["lock_sha256"]) == (0, [])
+    assert codes(rewritten, expected=Expected(root=kept["rows"]["root"])) == (1, ["expected_mismatch"])
+    assert codes(rewritten, expected=Expected(lock=kept["lock_sha256"])) == (1, ["expected_mismatch"])
+    assert codes(golden.bundle, expected=Expected(root=kept["rows"]["root"], lock=kept["lock_sha256"])) == (0, [])
 
 
 def test_row_31_a_coherent_rewrite_has_no_signature_of_a_known_key(rewritten: Path) -> None:
-    assert codes(rewritten, trust=Trust((raw(ALICE),))) == (3, ["signature_missing"])
+    assert codes(rewritten, expected=Expected(trust=Trust((raw(ALICE),)))) == (3, ["signature_missing"])
 
 
 # -- row 32: signatures -------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ def test_row_32_a_signed_bundle_verifies_with_the_keys_of_the_reader(lean: Path,
     assert attest(lean, key_file(tmp_path, ALICE)) == (key_id(raw(ALICE)), 1)
     assert attest(lean, key_file(tmp_path, BOB)) == (key_id(raw(BOB)), 2)
     both = Trust((raw(ALICE), raw(BOB)), 2)
-    assert codes(lean, trust=both) == (0, [])
+    assert codes(lean, expected=Expected(trust=both)) == (0, [])
     assert check_container(lean, trust=both).signed_by == tuple(sorted(key_id(raw(key)) for key in (ALICE, BOB)))
     assert codes(lean) == (0, [])
 
@@ -379,17 +380,17 @@ def test_row_32_every_bad_envelope_has_its_code(lean: Path) -> None:
     alice, both = Trust((raw(ALICE),)), Trust((raw(ALICE), raw(BOB)), 2)
     put(lean, payload, ALICE)
     edit(lean / "attestation.dsse.json", lambda d: d.update(payloadType="text/plain"))
-    assert codes(lean, trust=alice) == (2, ["envelope_malformed"])
+    assert codes(lean, expected=Expected(trust=alice)) == (2, ["envelope_malformed"])
     put(lean, payload, ALICE, kind="text/plain")
-    assert codes(lean, trust=alice) == (1, ["signature_invalid"])
+    assert codes(lean, expected=Expected(trust=alice)) == (1, ["signature_invalid"])
     put(lean, payload.replace(b"confirmatory", b"development"), ALICE)
-    assert codes(lean, trust=alice) == (1, ["signature_invalid"])
+    assert codes(lean, expected=Expected(trust=alice)) == (1, ["signature_invalid"])
     put(lean, payload, MALLORY)
-    assert codes(lean, trust=alice) == (3, ["key_unknown"])
+    assert codes(lean, expected=Expected(trust=alice)) == (3, ["key_unknown"])
     put(lean, payload, ALICE, ALICE)
-    assert codes(lean, trust=both) == (3, ["threshold_not_met"])
+    assert codes(lean, expected=Expected(trust=both)) == (3, ["threshold_not_met"])
     put(lean, payload)
-    assert codes(lean, trust=alice) == (3, ["signature_missing"])
+    assert codes(lean, expected=Expected(trust=alice)) == (3, ["signature_missing"])
 
 
 def test_row_32_a_key_that_lies_in_the_bundle_is_believed_by_nobody(bundle: Path) -> None:

@@ -236,27 +236,44 @@ def verify(
     qualification: Path | None = None,
     replay: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1), negative="")] = None,
     beacon: str | None = None,
+    expect_lock: str | None = None,
+    expect_root: str | None = None,
+    expect_head: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
+    keys: Path | None = None,
+    threshold: int = 1,
     workers: int = 1,
     json: Json = False,
 ) -> int:
-    """Check a campaign: chain, digests, density, rescoring, recomputation. Writes nothing.
+    """Check a campaign or a bundle: chain, digests, density, rescoring, recomputation. Writes nothing.
 
     Parameters
     ----------
     campaign
-        The campaign folder.
+        The campaign or bundle folder.
     qualification
-        Folder written by `trialplate qualify`; without it claims that lean on a qualification are blocked.
+        Folder written by `trialplate qualify`; without it claims that lean on a qualification are blocked. A bundle
+        has its own.
     replay
         Simulate attempts again and compare every state: `all` (or nothing more), or how many to pick.
     beacon
         32 bytes of public randomness in hex, which pick the attempts that are replayed; else drawn here, and told.
+    expect_lock
+        Digest of the lock that was kept elsewhere.
+    expect_root
+        Root over the rows that was kept elsewhere.
+    expect_head
+        Head of the journal that was kept elsewhere, COUNT:DIGEST as a run printed it; may be given again.
+    keys
+        Public keys whose signatures of a bundle count (PEM, Ed25519).
+    threshold
+        How many of these keys must have signed.
     workers
         Processes that replay.
     json
         Print one JSON document.
     """
     from trialplate import exam
+    from trialplate.cli.expecting import expected_of
 
     wanted, picked_by = replay_wanted(replay), beacon_bytes(beacon, replay=replay)
     with progress_bar("replay", quiet=json or replay is None) as bar:
@@ -266,6 +283,7 @@ def verify(
             replay=wanted,
             beacon=picked_by,
             workers=workers,
+            expected=expected_of(expect_lock, expect_root, heads=expect_head, keys=keys, threshold=threshold),
             progress=lambda done, total: bar(done, total, ""),
         )
 

@@ -1,7 +1,7 @@
 """The outside of a bundle: safe names, plain files, and the digest of every one of them.
 
-Reads only; never raises for what it finds. Trust comes from the reader: expected digests and keys are arguments,
-never read from the bundle. Source: evidence specification, section 10, stages 1 to 3.
+Reads only; never raises for what it finds. Trust comes from the reader: keys are an argument, never read from
+the bundle. Source: evidence specification, section 10, stages 1 to 3.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from trialplate.canonical import MAX_DOCUMENT_BYTES, sha256_hex
 from trialplate.store.bundle import ATTESTATION, BUNDLE, BundleDocument, parse_bundle
 from trialplate.store.findings import Collector, Finding
 from trialplate.store.folder import Caps, Contents, Folder
-from trialplate.store.layout import LOCK
 from trialplate.store.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, parse_manifest, unsafe_paths
 from trialplate.store.placing import STAGING_PREFIX
 from trialplate.store.signing import Trust, check_envelope, signers
@@ -46,18 +45,10 @@ def is_bundle(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_symlink() or (path / name).exists() for name in (BUNDLE, MANIFEST))
 
 
-def check_container(
-    path: Path,
-    *,
-    expect_lock: str | None = None,
-    expect_root: str | None = None,
-    trust: Trust | None = None,
-    caps: Caps | None = None,
-) -> Container:
+def check_container(path: Path, *, trust: Trust | None = None, caps: Caps | None = None) -> Container:
     """Check names, files, digests and signatures of a bundle folder.
 
-    ``expect_lock``, ``expect_root``: digests that somebody kept elsewhere, 64 lower-case hex digits. ``trust``: keys
-    that the reader brings; without them nobody's signature counts. ``caps``: what is read at most.
+    ``trust``: keys that the reader brings; without them nobody's signature counts. ``caps``: what is read at most.
     """
     found, caps = Collector(), caps or Caps()
     bundle_id, document, manifest = None, None, None
@@ -79,9 +70,6 @@ def check_container(
         if document is not None:
             with found.keeping():
                 signed_by = _check_signatures(folder, contents, document, trust, found)
-    if document is not None:
-        _compare("lock", expect_lock, digests.get(LOCK, document.lock_sha256), found)
-        _compare("root", expect_root, document.rows.root, found)
     return Container(found.listed(), bundle_id, document, manifest, digests, signed_by)
 
 
@@ -144,9 +132,3 @@ def _parents(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
-
-
-def _compare(what: str, expected: str | None, got: str, found: Collector) -> None:
-    if expected is not None and expected != got:
-        path = LOCK if what == "lock" else BUNDLE
-        found.add("expected_mismatch", path, pointer=f"--expect-{what}", expected=expected, found=got)

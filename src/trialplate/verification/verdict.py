@@ -12,7 +12,8 @@ from trialplate.store.view import CampaignView
 NOT_LOOKED_AT = "not looked at: give the raw controls with --qualification"
 LIMITS = (
     "Not proved: that sensors tell the truth, that the harness or its operator is honest, that nothing was tried"
-    " before the first durable record or elsewhere, that these scenarios stand for any others."
+    " before the first durable record or elsewhere, that these scenarios stand for any others. A coherent rewrite of"
+    " everything under a new id verifies as well, unless an expected digest, a signature or a replay contradicts it."
 )
 
 
@@ -26,6 +27,7 @@ class Verdict:
     attempts: int
     qualification: str
     replay: Replay | None = None
+    assurances: tuple[str, ...] = ()
 
     def with_replay(self, replay: Replay) -> Verdict:
         """Return the verdict with what a replay of the same evidence found."""
@@ -38,10 +40,16 @@ class Verdict:
         return (
             f"INTEGRITY {worst}: {self.attempts} attempts, {len(self.findings)} findings",
             "QUALIFICATION " + self.qualification,
-            "ASSURANCE self-attested: compare the lock digest with one that was kept elsewhere"
-            + (f"; {self.replay.line()}" if self.replay is not None else ""),
+            "ASSURANCE " + "; ".join(self._assurances()),
             f"LIMITS {LIMITS}",
         )
+
+    def _assurances(self) -> list[str]:
+        """Return what stands behind the evidence. What does not match is a finding, and no assurance."""
+        held = list(self.assurances) if self.exit_code == 0 else []
+        if not held:
+            held.append("self-attested: compare the lock digest with one that was kept elsewhere")
+        return held + ([self.replay.line()] if self.replay is not None else [])
 
     def document(self) -> dict[str, Any]:
         """Return the plain form."""
