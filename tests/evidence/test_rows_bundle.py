@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from forger import Forger
 from sealed import Golden, edit, listed_files, make_campaign, rename, reseal, sha256, write
 from trialplate import exam, sealing
 from trialplate.canonical import canonical_json
-from trialplate.errors import EvidenceError
+from trialplate.cli import main
+from trialplate.errors import EvidenceError, UsageError
 from trialplate.record import Status
 from trialplate.store import merkle
 from trialplate.store.archive import ArchiveCaps, pack, unpack
@@ -639,3 +640,49 @@ def test_row_38_a_sparse_file_of_8_tib_is_not_read(bundle: Path) -> None:
 def test_row_38_too_many_files_are_not_counted_to_the_end(bundle: Path) -> None:
     container = check_container(bundle, caps=Caps(files=50))
     assert found(container) == [(2, "size_limit", bundle.name)]
+
+
+# -- the same from the command line ---------------------------------------------------------------------------
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return int(str(ended.value.code)), "".join(capsys.readouterr())
+
+
+def test_rows_29_31_and_32_hold_on_the_command_line(
+    lean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((lean / "bundle.json").read_bytes())
+    root, lock, head = document["rows"]["root"], document["lock_sha256"], document["journal_head"]
+    exit_code, said = told(capsys, "verify", lean)
+    assert exit_code == 0 and "ASSURANCE self-attested" in said
+    seen = f"{head['count']}:{head['head_sha256']}"
+    kept = ("--expect-root", root, "--expect-lock", lock, "--expect-head", seen)
+    exit_code, said = told(capsys, "verify", lean, *kept)
+    assert exit_code == 0 and "ASSURANCE matches an expected digest of the lock and" in said
+    for option, other in (("root", "ab" * 32), ("lock", "ab" * 32), ("head", f"3:{'ab' * 32}")):
+        exit_code, said = told(capsys, "verify", lean, f"--expect-{option}", other)
+        assert exit_code == 1 and "expected_mismatch" in said and "matches an expected digest" not in said
+    for option, text in (("root", "x"), ("lock", "AB" * 32), ("head", "ab" * 32)):
+        assert told(capsys, "verify", lean, f"--expect-{option}", text)[0] == 2
+    keys = tmp_path / "keys.pem"
+    keys.write_bytes(ALICE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    exit_code, said = told(capsys, "verify", lean, "--keys", keys)
+    assert exit_code == 3 and "signature_missing" in said
+    assert told(capsys, "sign", lean, "--key", key_file(tmp_path, ALICE))[0] == 0
+    exit_code, said = told(capsys, "verify", lean, "--keys", keys)
+    assert exit_code == 0 and f"ASSURANCE signed by {key_id(raw(ALICE))}" in said
+    exit_code, said = told(capsys, "verify", lean, "--keys", keys, "--threshold", 2)
+    assert exit_code == 3 and "threshold_not_met" in said
+    assert told(capsys, "verify", lean, "--threshold", 2)[0] == 2
+    assert told(capsys, "verify", lean, "--keys", tmp_path / "none.pem")[0] == 2
+
+
+def test_an_unsealed_campaign_is_held_against_digests_too_and_cannot_be_signed(golden: Golden, lean: Path) -> None:
+    root = json.loads((lean / "bundle.json").read_bytes())["rows"]["root"]
+    assert codes(golden.campaign, expected=Expected(root=root)) == (0, [])
+    assert codes(golden.campaign, expected=Expected(root="ab" * 32)) == (1, ["expected_mismatch"])
+    with pytest.raises(UsageError, match="no bundle"):
+        exam.verify(golden.campaign, expected=Expected(trust=Trust((raw(ALICE),))))
