@@ -79,7 +79,9 @@ class Counting(Scripted):
 
 def protocol(folder: Path, *arms: str, more: str = "", scenarios: int = 5) -> Path:
     """Write a protocol of toy-reach with these arms, and the policies of this file beside it."""
-    (folder / "arms.py").write_text(ARMS, encoding="utf-8")
+    policies = folder / "arms.py"
+    if not policies.exists():  # a server may have loaded it: what is written again is another policy
+        policies.write_text(ARMS, encoding="utf-8")
     names = ", ".join(f'"reach-{n + 1:03d}"' for n in range(scenarios))
     tables = "".join(f"\n[[arms]]\n{arm}\n" for arm in arms)
     path = folder / "protocol.toml"
