@@ -322,16 +322,17 @@ def beacon_bytes(given: str | None, *, replay: Sequence[str] | None) -> bytes | 
 
 
 def show(campaign: Path, /, *, json: Json = False) -> int:
-    """Show what a campaign is and how far it is.
+    """Show what a campaign or a bundle is, how far it is, and the state that its evidence puts it in, derived now.
 
     Parameters
     ----------
     campaign
-        The campaign folder.
+        The campaign or bundle folder.
     json
         Print one JSON document.
     """
     from trialplate.lock import run_class
+    from trialplate.publishing import standing
     from trialplate.store.view import read_campaign
 
     view = read_campaign(campaign)
@@ -349,6 +350,8 @@ def show(campaign: Path, /, *, json: Json = False) -> int:
         "attempts": len(view.rows),
         "terminations": dict(sorted(ends.items())),
     }
+    now = standing(campaign)
+    facts |= {"state": now.state, "state_reasons": list(now.reasons)}
 
     def text() -> None:
         for key, value in facts.items():
