@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from trialplate import api
-from trialplate.canonical import canonical_json
+from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json
 from trialplate.claims.gate import Claim
 from trialplate.errors import UsageError
 from trialplate.interfaces import Suite
@@ -31,6 +31,7 @@ from trialplate.store.findings import Finding, exit_code, ordered
 from trialplate.store.folder import Folder
 from trialplate.store.fsio import Disk, publish_new
 from trialplate.store.layout import ROWS
+from trialplate.store.models import MODELS, model_findings
 from trialplate.store.view import MAX_JOURNAL_BYTES, CampaignView, read_campaign
 from trialplate.verification import (
     Verdict,
@@ -174,6 +175,14 @@ def _verify_bundle(folder: Path, expected: Expected) -> Verdict:
         with Folder(folder) as opened:
             rows = opened.read(ROWS, limit_bytes=MAX_JOURNAL_BYTES)
         findings += document_findings(container.document, view, rows=rows, manifest=container.manifest)
+    if view is not None:
+        with Folder(folder) as opened:
+            models = {
+                path: opened.read(path, limit_bytes=MAX_DOCUMENT_BYTES)
+                for path in container.digests
+                if path.startswith(f"{MODELS}/")
+            }
+        findings += model_findings(models, view.lock_document)
     if view is not None and QUALIFICATION_SUMMARY in listed:
         wrong = qualification_findings(folder / QUALIFICATION, view.lock_document, prefix=f"{QUALIFICATION}/")
         findings = [item for item in findings if item.code != "qualification_missing"] + list(wrong)

@@ -686,3 +686,32 @@ def test_an_unsealed_campaign_is_held_against_digests_too_and_cannot_be_signed(g
     assert codes(golden.campaign, expected=Expected(root="ab" * 32)) == (1, ["expected_mismatch"])
     with pytest.raises(UsageError, match="no bundle"):
         exam.verify(golden.campaign, expected=Expected(trust=Trust((raw(ALICE),))))
+
+
+@pytest.mark.parametrize(
+    ("change", "exit_code", "code"),
+    [
+        (lambda d: d["files"][0].update(sha256="ab" * 32), 1, "model_digest_mismatch"),
+        (lambda d: d["files"][0].update(size=1), 1, "model_digest_mismatch"),
+        (lambda d: d["files"].append(dict(d["files"][0], path="more.bin")), 1, "model_digest_mismatch"),
+        (lambda d: d["files"].clear(), 1, "model_digest_mismatch"),
+        (lambda d: d.update(arm="scripted"), 1, "model_digest_mismatch"),
+        (lambda d: d.update(more=1), 2, "schema_mismatch"),
+        (lambda d: d.update(schema="trialplate.model/2"), 2, "version_unsupported"),
+    ],
+)
+def test_row_08_a_checkpoint_manifest_that_is_not_that_of_the_lock_is_found_under_any_id(
+    lean: Path, change: Callable[[dict[str, Any]], Any], exit_code: int, code: str
+) -> None:
+    edit(lean / "models/mine.json", lambda document: change(document) and None)
+    got, wrong = codes(reseal(lean))
+    assert (got, code in wrong) == (exit_code, True), wrong
+
+
+def test_row_08_a_checkpoint_manifest_too_many_or_too_few_is_found(lean: Path) -> None:
+    shutil.copy(lean / "models/mine.json", lean / "models/other.json")
+    forged = reseal(lean)
+    assert codes(forged) == (1, ["model_digest_mismatch"])
+    (forged / "models/other.json").unlink()
+    (forged / "models/mine.json").unlink()
+    assert codes(reseal(forged)) == (1, ["model_digest_mismatch"])
