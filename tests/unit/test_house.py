@@ -17,6 +17,8 @@ SRC = ROOT / "src" / "trialplate"
 SOURCES = sorted(SRC.rglob("*.py"))
 HEAVY = ("mujoco", "mink", "daqp", "scipy", "pyarrow", "altair", "vl_convert", "av", "jinja2", "rich", "cyclopts")
 LONGEST_FILE = 400
+LONGEST_STANDALONE = 760
+"""The one file that imports nothing of ours: it is read, and shipped in every bundle, as a whole."""
 LONGEST_FUNCTION = 45
 
 
@@ -42,7 +44,8 @@ def test_there_are_sources_to_check() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_a_source_file_fits_on_a_few_pages(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= LONGEST_FILE, f"{_name(path)} has {lines} lines; split it by idea"
+    longest = LONGEST_STANDALONE if path.parent.name == "standalone" else LONGEST_FILE
+    assert lines <= longest, f"{_name(path)} has {lines} lines; split it by idea"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
