@@ -35,7 +35,7 @@ from trialplate.stats.inputs import sequence, square_table
 from trialplate.stats.resampling import DEFAULT_DRAWS, DEFAULT_SEED, multiplicity_chunks
 from trialplate.stats.results import Reason
 
-MAX_CELLS = 20_000_000
+MAX_CELLS = 10_000_000
 Floats = NDArray[np.float64]
 
 
@@ -100,7 +100,7 @@ def alpha_interval(
 
     A draw with one value only has no alpha: counted, and ``undefined_draws``. One cluster: ``single_cluster``. Raises
     ``StatsInputError`` for clusters that do not match the units, without any unit, and for so many different values
-    that the coincidences of every cluster do not fit.
+    that the coincidences of every draw do not fit.
     """
     whole = krippendorff_alpha(ratings, level=level)
     found = checked_ratings(ratings, level)
@@ -110,7 +110,7 @@ def alpha_interval(
     order = sorted(set(names), key=str.encode)
     kinds = len(found.values)
     if kinds * kinds * max(len(order), draws) > MAX_CELLS:
-        raise StatsInputError("ratings", f"{kinds} different values in {len(order)} clusters are too many to draw")
+        raise StatsInputError("ratings", f"{kinds} different values are too many for {draws} draws")
     cells = np.zeros((len(order), kinds, kinds))
     for at, row, weight in zip(names, found.chosen, found.weights(), strict=True):
         cells[order.index(at)] += weight * (np.outer(row, row) - np.diag(row))

@@ -28,8 +28,10 @@ BLOCKERS = (
     "not_confirmatory",
     "unregistered_stop",
     "unwanted_motion",
+    "holdout_spent",
+    "exploratory_registration",
 )
-"""What the evidence can say against asking the question at all."""
+"""What the evidence can say against asking the question at all; ``claims.wording`` has the words for each."""
 PARTS = ("cost", "time", "non_inferior")
 MIN_FAMILIES = 10
 FLAG_FAMILIES = 20

@@ -15,7 +15,6 @@ from trialplate.stats import (
 )
 from trialplate.stats.agreement import LEVELS
 
-krippendorff = pytest.importorskip("krippendorff", reason="krippendorff, an independent alpha, is not installed")
 tables = st.integers(2, 4).flatmap(
     lambda n: st.lists(st.lists(st.integers(0, 30), min_size=n, max_size=n), min_size=n, max_size=n)
 )
@@ -28,7 +27,8 @@ def test_kappa_agrees_with_statsmodels_wherever_it_exists(table, weights):
     assume(np.count_nonzero(counts.sum(axis=0) + counts.sum(axis=1)) > 1)
     ours = cohen_kappa(table, weights=weights)
     scheme = {"wt": {"linear": "linear", "quadratic": "quadratic"}[weights]} if weights else {}
-    theirs = cohens_kappa(counts, **scheme)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        theirs = cohens_kappa(counts, **scheme)
     assert ours.kappa == pytest.approx(theirs.kappa, abs=1e-10)
     variance = theirs.var_kappa
     assert ours.se == pytest.approx(max(0.0, variance) ** 0.5, abs=1e-6)
@@ -78,6 +78,10 @@ def test_fleiss_wants_the_same_raters_everywhere():
         fleiss_kappa([[3, 0], [1, 1]])
 
 
+def oracle():
+    return pytest.importorskip("krippendorff", reason="krippendorff, an independent alpha, is not installed")
+
+
 ratings = st.integers(2, 8).flatmap(
     lambda units: st.lists(
         st.lists(st.one_of(st.none(), st.integers(1, 4)), min_size=units, max_size=units), min_size=2, max_size=4
@@ -99,13 +103,14 @@ def test_alpha_agrees_with_the_krippendorff_package(table, level):
         assert ours.reason == "no_variation"
     else:
         data = np.array([[np.nan if item is None else item for item in row] for row in table], dtype=float)
-        theirs = krippendorff.alpha(reliability_data=data, level_of_measurement=level)
+        theirs = oracle().alpha(reliability_data=data, level_of_measurement=level)
         assert ours.alpha == pytest.approx(theirs, abs=1e-9)
 
 
 def test_one_value_has_no_alpha_where_the_package_raises():
+    theirs = oracle()
     with pytest.raises(ValueError):
-        krippendorff.alpha(reliability_data=[[1, 1], [1, 1]])
+        theirs.alpha(reliability_data=[[1, 1], [1, 1]])
     assert krippendorff_alpha([[1, 1], [1, 1]]).reason == "no_variation"
 
 
