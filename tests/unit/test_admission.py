@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trialplate.admission import _fault_table_faults, _word_faults, plan_faults
+from trialplate.admission import _word_faults, fault_table_faults, plan_faults
 from trialplate.errors import DEFAULT_STATUS, HARNESS_FAULTS
 from trialplate.registry import load_suite
 
@@ -82,7 +82,7 @@ def test_any_code_may_have_another_status_but_nothing_that_the_environment_did_i
     between = ("transport_lost", "connect_failed")
     ours = code in HARNESS_FAULTS and code not in between
     refused = status == "PASS" or (status == "FAIL" and ours)
-    found = [fault.path for fault in _fault_table_faults({"fault_table": {code: status}})]
+    found = [fault.path for fault in fault_table_faults({"fault_table": {code: status}})]
     assert found == ([f"fault_table.{code}"] if refused else [])
 
 
