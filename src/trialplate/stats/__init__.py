@@ -29,7 +29,14 @@ from trialplate.stats.calibration import (
     ppi_mean_interval,
     rogan_gladen,
 )
-from trialplate.stats.clusters import ClusteredRate, clustered_rate
+from trialplate.stats.clusters import (
+    CaseRate,
+    ClusteredRate,
+    CrossedRate,
+    case_wilson_interval,
+    clustered_rate,
+    crossed_rate,
+)
 from trialplate.stats.comparisons import (
     McNemar,
     mcnemar_exact,
@@ -90,9 +97,11 @@ from trialplate.stats.group_sequential import (
     lan_demets_bounds,
 )
 from trialplate.stats.macro import (
+    MacroInterval,
     MacroRate,
     MantelHaenszel,
     SimpsonCheck,
+    macro_interval,
     macro_rate,
     mantel_haenszel,
     simpson_check,
@@ -170,11 +179,13 @@ __all__ = [
     "BootstrapInterval",
     "BradleyTerry",
     "CalibrationError",
+    "CaseRate",
     "ClusteredRate",
     "CochranQ",
     "CohenKappa",
     "CompactLetters",
     "CorrectedRate",
+    "CrossedRate",
     "CumulativeIncidence",
     "DifferenceInterval",
     "EProcess",
@@ -195,6 +206,7 @@ __all__ = [
     "LeadershipResult",
     "LogRank",
     "LogRatioInterval",
+    "MacroInterval",
     "MacroRate",
     "MantelHaenszel",
     "McNemar",
@@ -228,6 +240,7 @@ __all__ = [
     "bradley_terry",
     "brier_score",
     "calibration_error",
+    "case_wilson_interval",
     "clopper_pearson_interval",
     "clustered_rate",
     "cochran_q",
@@ -235,6 +248,7 @@ __all__ = [
     "compact_letter_display",
     "confidence_sequence",
     "confidence_sequence_error",
+    "crossed_rate",
     "cumulative_incidence",
     "episode_accounting",
     "family_bootstrap",
@@ -256,6 +270,7 @@ __all__ = [
     "lan_demets_bounds",
     "log_loss",
     "logrank_test",
+    "macro_interval",
     "macro_rate",
     "mantel_haenszel",
     "mcnemar_exact",

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
-from trialplate.stats.distributions import student_critical
-from trialplate.stats.inputs import parts_of, tail_area
+from trialplate.stats.distributions import normal_critical, student_critical
+from trialplate.stats.inputs import count_table, parts_of, same_length, tail_area
 from trialplate.stats.proportions import clopper_pearson_limits, wilson_limits
 from trialplate.stats.results import Reason, Result
 
@@ -106,6 +107,79 @@ def clustered_rate(k: Sequence[int], n: Sequence[int], *, confidence: float = 0.
         flags=_flags(clusters),
         reason=reason,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossedRate(Result):
+    """Both one-way results over crossed units, and which one to print: the wider Korn-Graubard interval."""
+
+    by_rows: ClusteredRate
+    by_columns: ClusteredRate
+    wider: Literal["rows", "columns"] | None
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRate(Result):
+    """The registered variant of atomic-skills: Wilson with z on an effective n between cases and trials."""
+
+    cases: int
+    trials: int
+    estimate: float | None
+    n_eff: float | None
+    low: float | None
+    high: float | None
+    reason: Reason | None
+
+
+def crossed_rate(k: Sequence[Sequence[int]], n: Sequence[Sequence[int]], *, confidence: float = 0.95) -> CrossedRate:
+    """Return the pooled rate over crossed units (site by task): one-way over rows and over columns, and the wider.
+
+    ``k``, ``n``: tables of successes and episodes, a row a site, a column a task; an empty cell has n = 0. Where one
+    of the two has no interval there is no wider one either: its reason. Raises ``StatsInputError`` for tables of
+    different shape.
+    """
+    some, totals = count_table("k", k), count_table("n", n)
+    same_length("k", some, other_argument="n", other=totals)
+    for at, (won, tried) in enumerate(zip(some, totals, strict=True)):
+        parts_of(f"k[{at}]", won, whole_argument=f"n[{at}]", wholes=tried)
+    by_rows = clustered_rate([sum(row) for row in some], [sum(row) for row in totals], confidence=confidence)
+    columns = [[sum(column) for column in zip(*table, strict=True)] for table in (some, totals)]
+    by_columns = clustered_rate(*columns, confidence=confidence)
+    widths = [_width(result) for result in (by_rows, by_columns)]
+    wider: Literal["rows", "columns"] | None = None
+    if widths[0] is not None and widths[1] is not None:
+        wider = "rows" if widths[0] >= widths[1] else "columns"
+    missing = by_rows.reason if widths[0] is None else by_columns.reason
+    return CrossedRate(by_rows=by_rows, by_columns=by_columns, wider=wider, reason=None if wider else missing)
+
+
+def case_wilson_interval(k: Sequence[int], n: Sequence[int], *, confidence: float = 0.95) -> CaseRate:
+    """Return Wilson's interval with z and n_eff = p(1 - p)/v clamped to [cases, trials]; n_eff = cases for v = 0.
+
+    v as in ``clustered_rate``; one case has v = 0. It is what atomic-skills registers and is labelled so; elsewhere
+    ``clustered_rate`` is used. No trial: null with ``no_attempts``.
+    """
+    tail = tail_area(confidence)
+    some, totals = parts_of("k", k, whole_argument="n", wholes=n)
+    filled = [(y, m) for y, m in zip(some, totals, strict=True) if m]
+    cases, trials, won = len(filled), sum(m for _, m in filled), sum(y for y, _ in filled)
+    if not trials:
+        return CaseRate(cases=0, trials=0, estimate=None, n_eff=None, low=None, high=None, reason="no_attempts")
+    spread = sum((y * trials - won * m) ** 2 for y, m in filled)
+    n_eff = float(cases)
+    if spread:
+        variance = Fraction(cases * spread, (cases - 1) * trials**4)
+        effective = Fraction(won * (trials - won), trials**2) / variance
+        n_eff = float(min(Fraction(trials), max(Fraction(cases), effective)))
+    low, high = wilson_limits(_share(won, trials, n_eff), n_eff, normal_critical(tail))
+    return CaseRate(cases=cases, trials=trials, estimate=won / trials, n_eff=n_eff, low=low, high=high, reason=None)
+
+
+def _width(result: ClusteredRate) -> float | None:
+    if result.korn_graubard_low is None or result.korn_graubard_high is None:
+        return None
+    return result.korn_graubard_high - result.korn_graubard_low
 
 
 def _icc(filled: Sequence[tuple[int, int]]) -> float | None:

@@ -6,7 +6,14 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trialplate.stats import clopper_pearson_interval, clustered_rate, wilson_interval
+from trialplate.errors import StatsInputError
+from trialplate.stats import (
+    case_wilson_interval,
+    clopper_pearson_interval,
+    clustered_rate,
+    crossed_rate,
+    wilson_interval,
+)
 
 cluster = st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 clusterings = st.lists(cluster, min_size=2, max_size=25)
@@ -129,3 +136,38 @@ def test_negative_dependence_never_makes_more_of_the_episodes_than_there_are():
     result = clustered_rate([4, 5, 5, 5, 5, 6], [10] * 6)
     assert result.icc < 0.0
     assert result.n_eff == 60.0
+
+
+def test_of_two_crossed_units_the_one_that_varies_more_decides():
+    sites, tasks = [[9, 8], [2, 3], [9, 9], [1, 2], [8, 9], [3, 1]], [[10, 10]] * 6
+    result = crossed_rate(sites, tasks)
+    assert result.by_rows == clustered_rate([17, 5, 18, 3, 17, 4], [20] * 6)
+    assert result.by_columns == clustered_rate([32, 32], [60, 60])
+    assert result.wider == "columns"  # two tasks tell less than six sites, however alike they are
+    table = [[10, 10, 9, 10, 10, 9], [0, 1, 0, 0, 1, 1]] * 3
+    six = crossed_rate(table, [[10] * 6] * 6)
+    turned = crossed_rate([list(row) for row in zip(*table, strict=True)], [[10] * 6] * 6)
+    assert (six.wider, turned.wider) == ("rows", "columns")
+    assert six.by_rows == turned.by_columns
+
+
+def test_a_single_column_leaves_nothing_to_compare_widths_with():
+    result = crossed_rate([[3], [4]], [[5], [5]])
+    assert (result.wider, result.reason) == (None, "single_cluster")
+    with pytest.raises(StatsInputError, match=r"k\[1\]\[0\]: 6 is more than n\[1\]\[0\] = 5"):
+        crossed_rate([[3], [6]], [[5], [5]])
+    with pytest.raises(StatsInputError):
+        crossed_rate([[3, 1], [4, 1]], [[5], [5]])
+
+
+def test_the_variant_of_atomic_skills_counts_between_cases_and_trials():
+    alike = case_wilson_interval([3, 3], [3, 3])
+    assert (alike.n_eff, alike.low) == (2.0, wilson_interval(2, 2).low)
+    one = case_wilson_interval([2], [3])
+    assert (one.n_eff, one.cases, one.trials) == (1.0, 1, 3)
+    opposed = case_wilson_interval([5, 0], [5, 5])
+    assert opposed.n_eff == 2.0
+    spread = case_wilson_interval([4, 5, 5, 5, 5, 6], [10] * 6)
+    assert (spread.n_eff, spread.low) == (60.0, wilson_interval(30, 60).low)
+    eight = clustered_rate(*EIGHT)
+    assert case_wilson_interval(*EIGHT).n_eff == pytest.approx(max(8.0, eight.n_eff))

@@ -2,12 +2,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import StratifiedTable
 
 from trialplate.errors import StatsInputError
-from trialplate.stats import macro_rate, mantel_haenszel, simpson_check
+from trialplate.stats import (
+    clopper_pearson_interval,
+    macro_interval,
+    macro_rate,
+    mantel_haenszel,
+    simpson_check,
+)
 
 task = st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 tasks = st.lists(task, min_size=1, max_size=8)
@@ -105,3 +112,61 @@ def test_arms_with_different_numbers_of_tasks_are_refused():
         macro_rate([1, 3], [2, 2])
     with pytest.raises(StatsInputError, match=r"k: has 1 items, n has 2"):
         macro_rate([1], [2, 2])
+
+
+weighted = st.lists(st.tuples(task, st.sampled_from([0.1, 0.5, 1, 2.5, 7])), min_size=1, max_size=8)
+
+
+@given(weighted)
+@settings(deadline=None)
+def test_registered_weights_are_used_as_written_and_only_their_proportions_count(rows):
+    (k, n), w = zip(*(row for row, _ in rows), strict=True), [weight for _, weight in rows]
+    result = macro_rate(k, n, weights=w)
+    assert result.macro == pytest.approx(np.average(np.array(k) / np.array(n), weights=w))
+    assert macro_rate(k, n, weights=[2 * weight for weight in w]) == result
+    assert macro_rate(k, n, weights=[1] * len(k)) == macro_rate(k, n)
+    if min(n) > 1:
+        p = np.array(k) / np.array(n)
+        parts = np.square(w) * p * (1 - p) / (np.array(n) - 1) / sum(w) ** 2
+        assert result.se == pytest.approx(np.sqrt(parts.sum()))
+
+
+def test_a_reversal_depends_on_the_registered_weights():
+    arms = {"k_a": [81, 192], "n_a": [87, 263], "k_b": [234, 55], "n_b": [270, 80]}
+    assert simpson_check(**arms).reversal is True
+    swayed = simpson_check(**(arms | {"k_b": [200, 60]}), weights=[1, 99])
+    assert swayed.macro_b > swayed.macro_a
+    assert simpson_check(**(arms | {"k_b": [200, 60]}), weights=[99, 1]).macro_a > swayed.macro_a
+
+
+@given(tasks)
+@settings(deadline=None)
+def test_the_macro_interval_is_welchs_and_names_the_weakest_task(rows):
+    k, n = zip(*rows, strict=True)
+    result = macro_interval(k, n)
+    lows = [clopper_pearson_interval(y, m, side="lower").low for y, m in rows]
+    assert result.weakest_low == min(lows) == lows[result.weakest]
+    p, m = np.array(k) / np.array(n), np.array(n)
+    if min(n) == 1 or not (p * (1 - p)).any():
+        assert (result.low, result.degrees, result.reason) == (None, None, "no_variation")
+        return
+    parts = p * (1 - p) / (m - 1) / len(n) ** 2
+    degrees = parts.sum() ** 2 / (parts**2 / (m - 1)).sum()
+    reach = scipy.stats.t.ppf(0.975, degrees) * np.sqrt(parts.sum())
+    assert result.degrees == pytest.approx(degrees)
+    assert (result.low, result.high) == pytest.approx((max(0, p.mean() - reach), min(1, p.mean() + reach)))
+
+
+def test_two_tasks_have_the_interval_of_welchs_test():
+    first, second = [1] * 7 + [0] * 3, [1] * 4 + [0] * 16
+    theirs = scipy.stats.ttest_ind(first, [-y for y in second], equal_var=False).confidence_interval()
+    ours = macro_interval([7, 4], [10, 20])
+    assert (2 * ours.low, 2 * ours.high) == pytest.approx((theirs.low, theirs.high))
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, True], [1, float("nan")]])
+def test_weights_that_do_not_fit_the_tasks_are_refused(weights):
+    with pytest.raises(StatsInputError, match="weights"):
+        macro_rate([1, 1], [2, 2], weights=weights)
+    with pytest.raises(StatsInputError, match="weights"):
+        simpson_check([1, 1], [2, 2], k_b=[1, 1], n_b=[2, 2], weights=weights)
