@@ -7,6 +7,7 @@ Source: fair pick-and-place protocol, section 6.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -44,19 +45,30 @@ from trialplate.verification.qualification import (
     SUMMARY,
     Check,
     Qualification,
+    audit_again,
     exam_runs,
     examine,
     qualification_blockers,
     qualification_findings,
 )
+from trialplate.verification.replay_audit import audit_controls
 
 ProgressNote = Callable[[int, int, str], None]
 
 
 def qualify(
-    suite_name: str, *, into: str | Path, workers: int = 1, progress: ProgressNote = lambda done, total, note: None
+    suite_name: str,
+    *,
+    into: str | Path,
+    workers: int = 1,
+    beacon: bytes | None = None,
+    progress: ProgressNote = lambda done, total, note: None,
 ) -> Qualification:
-    """Run every control over every scenario, keep the raw campaigns in ``into``, and write qualification.json."""
+    """Run every control over every scenario, keep the raw campaigns in ``into``, and write qualification.json.
+
+    Then attempts of them are simulated again, picked by ``beacon``: 32 bytes of public randomness that appeared
+    after the runs, by default drawn here. ``workers``: processes that run.
+    """
     folder = Path(into)
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; a qualification is made once. Choose another folder")
@@ -76,7 +88,10 @@ def qualify(
             progress=lambda p, i=index, n=note: progress(i * size + p.done, len(names) * size, n),  # type: ignore[misc]
         )
         api.score(folder / name)
-    result = examine(folder, suite_name)
+    progress(len(names) * size, len(names) * size, "replay audit")
+    views = {name: read_campaign(folder / name) for name in names}
+    audit = audit_controls(views, beacon=secrets.token_bytes(32) if beacon is None else beacon)
+    result = examine(folder, suite_name, audit=audit)
     publish_new(Disk(), folder / SUMMARY, canonical_json(result.document()), mode=0o444)
     return result
 
@@ -138,13 +153,18 @@ def verify(
 
     ``expected``: digests that were kept elsewhere, and keys whose signatures count.
     ``replay``: simulate that many attempts again, or all of them; ``beacon``, ``workers``: see
-    :func:`trialplate.replaying.replay`.
+    :func:`trialplate.replaying.replay`. The audited attempts of raw controls are then simulated again as well.
     """
     verdict = _verify(Path(campaign), qualification, expected or Expected())
     if replay is None or verdict.view is None:
         return verdict
     episodes = None if replay == "all" else replay
     done = replay_view(verdict.view, episodes=episodes, beacon=beacon, workers=workers, progress=progress)
+    controls = Path(campaign) / QUALIFICATION if is_bundle(Path(campaign)) else qualification
+    if controls is not None:
+        prefix = f"{QUALIFICATION}/" if qualification is None else ""
+        audited, wrong = audit_again(controls, verdict.view.lock_document["suite"]["name"], prefix=prefix)
+        done = replace(done, controls=audited, findings=ordered([*done.findings, *wrong]))
     return verdict.with_replay(done)
 
 

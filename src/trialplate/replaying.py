@@ -38,7 +38,8 @@ Told = Callable[[int, int], None]
 class Replay:
     """What a replay found: ``picked`` of ``total`` attempts, by ``root`` and ``beacon`` (hex) unless it was all.
 
-    ``findings`` holds ``replay_mismatch`` or ``not_comparable_here``; then ``repeats`` is empty.
+    ``findings`` holds ``replay_mismatch`` or ``not_comparable_here``; then ``repeats`` is empty. ``controls``:
+    attempts of the raw controls that were simulated again beside those of the campaign.
     """
 
     findings: tuple[Finding, ...]
@@ -47,6 +48,7 @@ class Replay:
     total: int
     root: str
     beacon: str | None
+    controls: int = 0
 
     @property
     def simulated(self) -> int:
@@ -67,6 +69,8 @@ class Replay:
             parts.append(f"{left} picked left no recording to replay")
         if self.beacon is not None:
             parts.append(f"picked by beacon {self.beacon} from rows {self.root}")
+        if self.controls:
+            parts.append(f"{self.controls} attempts of the raw controls replayed as well")
         return "; ".join(parts)
 
     def document(self) -> dict[str, Any]:
@@ -78,6 +82,7 @@ class Replay:
             "different": self.different,
             "rows_root": self.root,
             "beacon": self.beacon,
+            "controls": self.controls,
             "left_nothing": {f"{r.trial_id}-{r.attempt}": r.reason for r in self.repeats if r.reason is not None},
         }
 

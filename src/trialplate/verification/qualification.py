@@ -1,8 +1,9 @@
 """What raw control campaigns say about the harness that made them, and about the campaign that leans on them.
 
 A harness qualifies on a suite when its null and exploit controls pass nothing and its oracle passes everything, in
-three different runs with identical semantic outcomes. Every reader computes that again; the summary beside the raw
-campaigns is believed by nobody. Sources: evidence specification, section 8; fair pick-and-place protocol, section 7.
+three different runs with identical semantic outcomes, and when attempts that nobody picked repeat. Every reader
+computes that again; the summary beside the raw campaigns is believed by nobody. Sources: evidence specification,
+section 8; fair pick-and-place protocol, section 7.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json, document_sha256
-from trialplate.errors import UsageError
+from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json, document_sha256, read_stored
+from trialplate.errors import EvidenceError, TrialplateError, UsageError
 from trialplate.interfaces import Suite
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
 from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
 from trialplate.store.folder import Folder
-from trialplate.store.view import CampaignView
+from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification.campaign import verify_campaign
 from trialplate.verification.outcomes import score_view
+from trialplate.verification.replay_audit import (
+    AUDIT_MEMBER,
+    ReplayAudit,
+    audit_findings,
+    audit_result,
+    parse_audit,
+)
 
 SCHEMA = "trialplate.qualification/1"
 SUMMARY = "qualification.json"
@@ -50,6 +58,7 @@ class Qualification:
     bound: Mapping[str, str]
     sources_sha256: str
     runs: Mapping[str, Mapping[str, str]]
+    audit: ReplayAudit | None
 
     @property
     def passed(self) -> bool:
@@ -68,6 +77,7 @@ class Qualification:
             "semantic_sha256": self.semantic_sha256,
             "bound": dict(self.bound),
             "runs": {name: dict(run) for name, run in self.runs.items()},
+            AUDIT_MEMBER: self.audit.model_dump(mode="json") if self.audit is not None else None,
         }
         return {**body, "qualification_id": document_sha256(body)}
 
@@ -91,18 +101,45 @@ def exam_runs(suite: Suite) -> dict[str, str]:
     return runs | dict.fromkeys(ORACLE_RUNS, by_role["oracle"])
 
 
-def examine(folder: Path, suite_name: str) -> Qualification:
+def examine(folder: Path, suite_name: str, *, audit: ReplayAudit | None = None) -> Qualification:
     """Compute the exam again from the raw campaigns of a folder.
 
-    Raises EvidenceError with the first finding when one of them is missing, changed, or not the control that its
-    folder is named for.
+    ``audit``: which attempts were simulated again; by default what the summary of the folder says of them, which is
+    held against the recordings. Raises EvidenceError with the first finding when a campaign is missing, changed, or
+    not the control that its folder is named for.
     """
     suite = load_suite(suite_name)
     runs = {name: _examined(folder, suite, name, control) for name, control in exam_runs(suite).items()}
     for run in runs.values():
         for wrong in run.findings:
             raise EvidenceProblem(wrong)
-    return _concluded(suite, runs)
+    return _concluded(suite, runs, audit or stored_audit(folder))
+
+
+def stored_audit(folder: Path) -> ReplayAudit | None:
+    """Return the audit that the summary of a folder holds; None when there is none that can be read."""
+    try:
+        with Folder(folder) as opened:
+            return parse_audit(read_stored(opened.read(SUMMARY, limit_bytes=MAX_DOCUMENT_BYTES)))
+    except EvidenceError:
+        return None
+
+
+def audit_again(folder: Path, suite_name: str, *, prefix: str = "") -> tuple[int, tuple[Finding, ...]]:
+    """Simulate the audit of a qualification again. Returns how many attempts, and where they turn out otherwise.
+
+    Of a folder that does not qualify nothing is simulated: checking it has said why.
+    """
+    audit = stored_audit(folder)
+    if audit is None:
+        return 0, ()
+    try:
+        views = {name: read_campaign(folder / name) for name in exam_runs(load_suite(suite_name))}
+    except TrialplateError:
+        return 0, ()
+    if not audit_result(audit, views)[0]:
+        return 0, ()
+    return len(audit.episodes), tuple(audit_findings(audit, views, path=f"{prefix}{SUMMARY}"))
 
 
 def qualification_findings(
@@ -116,7 +153,7 @@ def qualification_findings(
     runs = {name: _examined(folder, suite, name, control) for name, control in exam_runs(suite).items()}
     found = [item for run in runs.values() for item in run.findings]
     if not found:
-        result = _concluded(suite, runs)
+        result = _concluded(suite, runs, stored_audit(folder))
         found += [
             finding(check.code, SUMMARY, pointer=check.name, expected=check.expected, found=check.found)
             for check in result.checks
@@ -182,7 +219,7 @@ def _examined(folder: Path, suite: Suite, name: str, control: str) -> Examined:
     return Examined((), view, score_view(view))
 
 
-def _concluded(suite: Suite, runs: Mapping[str, Examined]) -> Qualification:
+def _concluded(suite: Suite, runs: Mapping[str, Examined], audit: ReplayAudit | None) -> Qualification:
     views = {name: run.view for name, run in runs.items() if run.view is not None}
     total = len(suite.scenarios())
     checks = [_counted(name, run.outcomes, total) for name, run in runs.items()]
@@ -194,13 +231,14 @@ def _concluded(suite: Suite, runs: Mapping[str, Examined]) -> Qualification:
         Check("oracle outcomes identical", same == 3, "3 of 3", f"{same} of 3"),
         Check("oracle runs are different runs", distinct == 3, "3 runs", f"{distinct} runs", "qualification_copied"),
         Check("one harness for all", bound.count(bound[0]) == len(bound), "1", str(len({str(b) for b in bound}))),
+        Check("replay audit", *audit_result(audit, views)),
     ]
     facts = {
         name: {"lock_sha256": view.lock_sha256, "run_id": _run_id(view), "journal_head": view.records[-1]["sha256"]}
         for name, view in views.items()
     }
     sources: str = views["null"].lock_document["suite"]["sources"]["sha256"]
-    return Qualification(suite.name, tuple(checks), document_sha256(oracle[0]), bound[0], sources, facts)
+    return Qualification(suite.name, tuple(checks), document_sha256(oracle[0]), bound[0], sources, facts, audit)
 
 
 def _different(views: Mapping[str, CampaignView]) -> int:
