@@ -1,6 +1,6 @@
-"""Rows 28 and 44 to 50 of the evidence specification: crashes, power cuts, failing calls, second writers, lost folders.
+"""Rows 28 and 44 to 50 of the evidence specification: crashes, power cuts, failing calls, second writers.
 
-The crash points are those of ``crash_matrix``: a sample here, all of them in ``tools/crash_run.py`` and among the slow
+The crash points are those of ``crash_matrix``: a sample here, all in ``tools/crash_run.py`` and among the slow
 tests of ``tests/crash``.
 """
 
@@ -112,9 +112,9 @@ def test_row_45_a_recovery_killed_at_any_call_and_then_at_any_other_ends_in_the_
     _recover(whole)
     expected = whole.tree(CAMPAIGN)
     killing = [at for at, call in enumerate(whole.calls) if call.name in CHANGING]
-    assert len(killing) > 20 and b'"recovered"' in expected[JOURNAL]
+    assert len(killing) > 15 and b'"recovered"' in expected[JOURNAL]
     for first in killing:
-        for second in killing[first % 3 :: 3]:
+        for second in killing:
             disk = crash_matrix.start("from a torn record", Fault(first))
             with pytest.raises(ProcessEnded):
                 _recover(disk)
@@ -304,35 +304,34 @@ def test_row_50_a_campaign_folder_that_is_removed_or_replaced_stops_the_run_and_
                 shutil.rmtree(path)
 
 
-@pytest.mark.parametrize(
-    "name", ["episodes/000000-0/trace.parquet", "episodes/000000-0/row.json", "rows.jsonl", JOURNAL]
-)
-def test_row_50_a_file_that_grows_while_it_is_verified_is_a_finding_and_the_check_ends(
+@pytest.mark.parametrize("name", ["episodes/000000-0/trace.parquet", "rows.jsonl", "completion.json", JOURNAL])
+def test_row_50_a_file_that_grows_while_it_is_verified_does_not_hold_the_check_and_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     folder = build(tmp_path / "c", lock=LOCK)
-    inode, read = (folder / name).stat().st_ino, os.read
+    inode = (folder / name).stat().st_ino
 
     class Growing:
-        """The ``os`` module, in which the file becomes longer whenever it is read."""
+        """The ``os`` module, in which the file becomes longer whenever it is opened or read."""
 
         def __getattr__(self, attribute: str) -> object:
             return getattr(os, attribute)
 
+        def fstat(self, descriptor: int) -> os.stat_result:
+            self._grow(descriptor)
+            return os.fstat(descriptor)
+
         def read(self, descriptor: int, size: int) -> bytes:
+            self._grow(descriptor)
+            return os.read(descriptor, size)
+
+        def _grow(self, descriptor: int) -> None:
             if os.fstat(descriptor).st_ino == inode:
                 with (folder / name).open("ab") as file:
                     file.write(b"more\n")
-            return read(descriptor, size)
 
     monkeypatch.setattr(store_folder, "os", Growing())
-    found = check(folder)
-    with (folder / name).open("ab") as file:
-        file.write(b"more\n")
-    grown = check(folder)
-    for integrity in (found, grown) if name != JOURNAL else (grown,):
-        assert integrity.exit_code in (1, 2)
-    assert found.exit_code in (0, 1, 2)
+    assert check(folder).exit_code in (1, 2)
 
 
 def test_row_50_a_file_that_vanishes_while_it_is_verified_is_a_finding(

@@ -155,19 +155,19 @@ class Folder:
             return _names(self._handle)
 
     def read(self, path: str, *, limit_bytes: int) -> bytes:
-        """Return a file. Raises EvidenceError ``size_limit``, ``file_missing``, ``not_regular_file``."""
+        """Return a file as long as it was when it was opened.
+
+        Raises EvidenceError ``size_limit``, ``file_missing``, ``not_regular_file``.
+        """
         with self._opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
             if size > limit_bytes:
                 raise problem("size_limit", path, expected=f"at most {limit_bytes} bytes", found=f"{size} bytes")
             pieces = []
-            left = limit_bytes + 1
             with _unreadable(path):
-                while left > 0 and (piece := os.read(descriptor, min(left, _CHUNK_BYTES))):
+                while size > 0 and (piece := os.read(descriptor, min(size, _CHUNK_BYTES))):
                     pieces.append(piece)
-                    left -= len(piece)
-        if left == 0:
-            raise problem("size_limit", path, expected=f"at most {limit_bytes} bytes", found="a file that grows")
+                    size -= len(piece)
         return b"".join(pieces)
 
     def lines(self, path: str, *, limit_bytes: int) -> Iterator[bytes]:
