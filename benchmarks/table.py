@@ -23,6 +23,7 @@ BEGIN, END = "<!-- figures: begin, written by benchmarks/table.py -->", "<!-- fi
 SCRIPTS = (
     *("control_loop.py", "cameras.py", "workers.py", "replay.py", "startup.py", "demo_memory.py"),
     *("wire.py", "wire_overhead.py", "wire_batching.py"),
+    *("bootstrap.py", "exact_tests.py"),
 )
 
 

@@ -184,7 +184,7 @@ def checked_ratings(ratings: object, level: object) -> Ratings:
 
 
 def alphas_of(totals: Floats, found: Ratings) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return alpha of coincidence matrices (draws, values, values), 0 as a placeholder where it is undefined."""
+    """Return alpha of coincidence matrices (draws, values, values), 0 to hold the place where it is undefined."""
     margins = totals.sum(axis=2)
     size = margins.sum(axis=1)
     distances = _distances(margins, found)

@@ -85,7 +85,7 @@ def bootstrap_intervals(
     *,
     alone: Reason | None = None,
 ) -> list[BootstrapInterval]:
-    """Return one interval per row of draws (rows, R); where ``defined`` is false the value is a placeholder.
+    """Return one interval per row of draws (rows, R); where ``defined`` is false the value means nothing.
 
     ``points``: estimate, or null with its reason, of each row. ``alone``: the reason when there is only one unit to
     draw, which bounds nothing.

@@ -120,7 +120,7 @@ def _parts(pairs: Sequence[Pair], found: FamilyDraws) -> Iterator[Sequence[Pair]
 
 
 def _quotients(above: Floats, below: Floats) -> tuple[Floats, Truths]:
-    """Return the quotients, with 0 as a placeholder where the divisor is 0, and where they are defined."""
+    """Return the quotients, with 0 to hold the place where the divisor is 0, and where they are defined."""
     defined: Truths = below > 0.0
     return np.divide(above, below, out=np.zeros_like(above), where=defined), defined
 

@@ -187,7 +187,7 @@ def _draw_agreement(r: Floats, s: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def _correlation(x: Floats, y: Floats, varied: NDArray[np.bool_]) -> Floats:
-    """Return sum xy / sqrt(sum x^2 sum y^2) of every draw, 0 as a placeholder where a side does not vary."""
+    """Return sum xy / sqrt(sum x^2 sum y^2) of every draw, 0 to hold the place where a side does not vary."""
     scale = np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
     products = (x * y).sum(axis=1)
     found = np.divide(products, scale, out=np.zeros(len(x)), where=varied & (scale > 0.0))

@@ -22,7 +22,8 @@ DEFAULT_DRAWS = 2000
 MAX_SEED = 2**128 - 1
 MAX_DRAWS = 10_000_000
 MAX_FAMILIES = 10_000_000
-_CHUNK_CELLS = 2**20
+_CHUNK_CELLS = 2**16
+"""Half a megabyte at once: what a processor keeps near. Larger blocks take several times as long."""
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -67,7 +68,7 @@ def index_stream_digest(seed: int, draws: int, *, families: int) -> StreamDigest
 
 
 def index_chunks(seed: int, draws: int, *, families: int, choices: int | None = None) -> Iterator[Whole]:
-    """Yield the index matrix in blocks of rows of about a million cells; ``choices``: floor(u choices) instead."""
+    """Yield the index matrix in blocks of rows; ``choices``: floor(u choices) instead."""
     start = count("seed", seed, maximum=MAX_SEED)
     rows = count("draws", draws, minimum=1, maximum=MAX_DRAWS)
     width = count("families", families, minimum=1, maximum=MAX_FAMILIES)

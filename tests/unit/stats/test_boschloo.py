@@ -67,7 +67,7 @@ def test_a_thousand_episodes_a_side_take_no_seconds():
     boschloo_test(3, 10, k2=5, n2=10)
     start_s = perf_counter()
     result = boschloo_test(500, 1000, k2=540, n2=1000)
-    assert perf_counter() - start_s < 5.0  # the target of one second stands in benchmarks/statistics.py
+    assert perf_counter() - start_s < 5.0  # the target of one second stands in benchmarks/exact_tests.py
     assert result.p_value == pytest.approx(0.0761018215, abs=1e-8)
 
 
