@@ -237,7 +237,8 @@ def test_row_41_the_command_line_names_the_step_and_exits_1(
     assert document["findings"][0]["code"] == "replay_mismatch"
     assert document["findings"][0]["pointer"] == "/state_sha256/3"
     assert document["replay"] | {"rows_root": ""} == {
-        "picked": 6, "total": 6, "simulated": 6, "different": 1, "rows_root": "", "beacon": None, "left_nothing": {},
+        "picked": 6, "total": 6, "simulated": 6, "different": 1, "rows_root": "", "beacon": None, "controls": 0,
+        "left_nothing": {},
     }  # fmt: skip
 
 
