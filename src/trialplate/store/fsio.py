@@ -79,6 +79,10 @@ class Storage(Protocol):
         """Return whether the path that was opened still leads to the open file."""
         ...
 
+    def size(self, descriptor: int) -> int:
+        """Return how many bytes an open file has now, whoever wrote them."""
+        ...
+
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut an open file to ``size`` bytes."""
         ...
@@ -208,6 +212,11 @@ class Disk:
         path = self._paths[descriptor]
         with _explained(path, "look at"):
             return self._kernel.leads_to(path, descriptor)
+
+    def size(self, descriptor: int) -> int:
+        """Return how many bytes an open file has now, whoever wrote them."""
+        with _explained(self._paths[descriptor], "look at"):
+            return self._kernel.size(descriptor)
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut an open file to ``size`` bytes."""

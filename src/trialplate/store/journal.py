@@ -183,10 +183,19 @@ class Journal:
             raise UsageError(f"{self.path} was closed by this writer: resume it to go on", code="writer_closed")
 
     def refuse_if_gone(self) -> None:
-        """Raise StorageFailure, for good, when the path no longer leads to this journal: nothing is written then."""
+        """Raise StorageFailure, for good, when the path leads elsewhere, or somebody else wrote into this journal.
+
+        Nothing is written then; what the other one wrote is left as it is.
+        """
         try:
             if not self._disk.still_there(self._descriptor):
                 raise StorageFailure(f"{self.path} was removed or replaced while it was written: nothing more is")
+            found = self._disk.size(self._descriptor)
+            if found != self._size:
+                raise StorageFailure(
+                    f"{self.path} has {found} bytes, expected the {self._size} of this writer: somebody else wrote"
+                    " into it, and nothing more is recorded"
+                )
         except StorageFailure as failure:
             self._unusable = failure.message
             raise

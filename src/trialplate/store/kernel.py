@@ -50,6 +50,10 @@ class Kernel(Protocol):
         """Cut an open file."""
         ...
 
+    def size(self, descriptor: int) -> int:
+        """Return how many bytes an open file has now, whoever wrote them."""
+        ...
+
     def leads_to(self, path: Path, descriptor: int) -> bool:
         """Return whether a path, walked anew from the top, leads to an open file."""
         ...
@@ -121,6 +125,10 @@ class SystemKernel:
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut."""
         os.ftruncate(descriptor, size)
+
+    def size(self, descriptor: int) -> int:
+        """Ask for the size."""
+        return os.fstat(descriptor).st_size
 
     def leads_to(self, path: Path, descriptor: int) -> bool:
         """Compare device and inode; anchors are left out of it."""

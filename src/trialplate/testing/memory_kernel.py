@@ -98,6 +98,10 @@ class MemoryKernel:
         """Cut."""
         self.files.files[self._open[descriptor].number].change(Change(size, None))
 
+    def size(self, descriptor: int) -> int:
+        """Ask for the size."""
+        return len(self.files.files[self._open[descriptor].number].content)
+
     def leads_to(self, path: Path, descriptor: int) -> bool:
         """Compare numbers; anchors are left out of it."""
         try:

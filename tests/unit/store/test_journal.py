@@ -224,6 +224,20 @@ def test_a_closed_journal_accepts_nothing(tmp_path: Path) -> None:
         journal.append("event", {})
 
 
+@pytest.mark.parametrize("foreign", [b"{}\n", b"x", b""])
+def test_a_journal_that_somebody_else_wrote_into_takes_nothing_more(tmp_path: Path, foreign: bytes) -> None:
+    journal = _new(tmp_path)
+    journal.append("inputs.checked", {"number": 0})
+    path = tmp_path / JOURNAL
+    kept = path.read_bytes()
+    path.write_bytes(kept + foreign if foreign else kept[:-1])
+    for _ in range(2):
+        with pytest.raises(StorageFailure, match="somebody else wrote into it"):
+            journal.append("inputs.checked", {"number": 1})
+    journal.close()
+    assert path.read_bytes() == (kept + foreign if foreign else kept[:-1])
+
+
 def test_a_journal_that_was_replaced_under_its_writer_is_not_written_to(tmp_path: Path) -> None:
     journal = _new(tmp_path)
     journal.append("run.open", {})
