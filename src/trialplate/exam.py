@@ -17,6 +17,7 @@ from trialplate import api
 from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json
 from trialplate.claims.gate import Claim
 from trialplate.errors import UsageError
+from trialplate.held_out import holdout_findings
 from trialplate.interfaces import Suite
 from trialplate.lock import Lock
 from trialplate.registry import load_suite
@@ -31,8 +32,9 @@ from trialplate.store.expected import Expected, expected_findings
 from trialplate.store.findings import Finding, exit_code, ordered
 from trialplate.store.folder import Folder
 from trialplate.store.fsio import Disk, publish_new
+from trialplate.store.holdouts import read_ledger
 from trialplate.store.layout import ROWS
-from trialplate.store.models import MODELS, model_findings
+from trialplate.store.models import MODELS, model_findings, weight_findings
 from trialplate.store.view import MAX_JOURNAL_BYTES, CampaignView, read_campaign
 from trialplate.verification import (
     Verdict,
@@ -178,9 +180,22 @@ def _verify(folder: Path, qualification: Path | None, expected: Expected) -> Ver
     else:
         document = read_campaign(folder).lock_document
         verdict = verify_campaign(folder, qualified=qualification_blockers(document, qualification) == [])
-    findings = ordered([*verdict.findings, *expected_findings(folder, expected)])
+    brought = [*expected_findings(folder, expected), *_brought_findings(verdict.view, expected)]
+    findings = ordered([*verdict.findings, *brought])
     assurances = (*verdict.assurances, *expected.assurances)
     return replace(verdict, findings=findings, exit_code=exit_code(findings), assurances=assurances)
+
+
+def _brought_findings(view: CampaignView | None, expected: Expected) -> list[Finding]:
+    """Hold a campaign against the checkpoint files and the holdout ledger that its reader brings along."""
+    if view is None:
+        return []
+    found: list[Finding] = []
+    if expected.weights is not None:
+        found += weight_findings(view.lock_document, base=expected.weights)
+    if expected.holdouts is not None:
+        found += holdout_findings(read_ledger(expected.holdouts), view.lock_document, view.lock_sha256)
+    return found
 
 
 def _verify_bundle(folder: Path, expected: Expected) -> Verdict:

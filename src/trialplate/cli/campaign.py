@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from trialplate.cli.output import BLOCKED, NO, YES, emit, plain, progress_bar, table
-from trialplate.errors import UsageError
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -241,6 +239,8 @@ def verify(
     expect_head: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
     keys: Path | None = None,
     threshold: int = 1,
+    weights: Path | None = None,
+    holdouts: Path | None = None,
     workers: int = 1,
     json: Json = False,
 ) -> int:
@@ -267,13 +267,17 @@ def verify(
         Public keys whose signatures of a bundle count (PEM, Ed25519).
     threshold
         How many of these keys must have signed.
+    weights
+        Folder that the weights' paths are relative to: hash the checkpoint files that lie there again.
+    holdouts
+        The ledger of held-out scenarios, to be held against what the lock says of it.
     workers
         Processes that replay.
     json
         Print one JSON document.
     """
     from trialplate import exam
-    from trialplate.cli.expecting import expected_of
+    from trialplate.cli.expecting import beacon_bytes, expected_of, replay_wanted
 
     wanted, picked_by = replay_wanted(replay), beacon_bytes(beacon, replay=replay)
     with progress_bar("replay", quiet=json or replay is None) as bar:
@@ -283,7 +287,15 @@ def verify(
             replay=wanted,
             beacon=picked_by,
             workers=workers,
-            expected=expected_of(expect_lock, expect_root, heads=expect_head, keys=keys, threshold=threshold),
+            expected=expected_of(
+                expect_lock,
+                expect_root,
+                heads=expect_head,
+                keys=keys,
+                threshold=threshold,
+                weights=weights,
+                holdouts=holdouts,
+            ),
             progress=lambda done, total: bar(done, total, ""),
         )
 
@@ -291,34 +303,13 @@ def verify(
         for finding in verdict.findings:
             pointer = f"#{finding.pointer}" if finding.pointer else ""
             print(f"{finding.code}: {finding.path}{pointer}: expected {finding.expected}, found {finding.found}")
+        for amendment in verdict.amendments:
+            print(plain(f"AMENDMENT {amendment.line()}"))
         for line in verdict.lines():
             print(line)
 
     emit(verdict.document(), as_json=json, text=text)
     return verdict.exit_code
-
-
-def replay_wanted(given: Sequence[str] | None) -> int | Literal["all"] | None:
-    """Read what follows --replay: nothing, `all`, or a number of at least 1. Raises UsageError."""
-    if given is None:
-        return None
-    text = given[0] if given else "all"
-    if text == "all":
-        return "all"
-    if len(given) > 1 or not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise UsageError(f"--replay {' '.join(given)}: expected `all` or how many attempts to pick, 1 or more")
-    return int(text)
-
-
-def beacon_bytes(given: str | None, *, replay: Sequence[str] | None) -> bytes | None:
-    """Read --beacon: 64 hex digits, and only where attempts are to be picked. Raises UsageError."""
-    if given is None:
-        return None
-    if not re.fullmatch("[0-9a-fA-F]{64}", given):
-        raise UsageError(f"--beacon {given}: expected 32 bytes of public randomness as 64 hex digits")
-    if replay_wanted(replay) in (None, "all"):
-        raise UsageError("--beacon picks attempts for --replay N; nothing is picked here")
-    return bytes.fromhex(given)
 
 
 def show(campaign: Path, /, *, json: Json = False) -> int:

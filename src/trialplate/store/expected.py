@@ -24,12 +24,17 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Digest of the lock, Merkle root over the rows, heads of the journal, keys. Raises UsageError for no digest."""
+    """Digest of the lock, Merkle root over the rows, heads of the journal, keys. Raises UsageError for no digest.
+
+    ``weights``: a folder in which the checkpoint files lie; ``holdouts``: the ledger of held-out scenarios.
+    """
 
     lock: str | None = None
     root: str | None = None
     heads: tuple[Witness, ...] = ()
     trust: Trust | None = None
+    weights: Path | None = None
+    holdouts: Path | None = None
 
     def __post_init__(self) -> None:
         for name, digest in (("lock", self.lock), ("root", self.root)):
@@ -47,7 +52,10 @@ class Expected:
             ("a head of the journal", self.heads),
         ]
         kept = [what for what, given in named if given]
-        return (f"matches an expected digest of {' and '.join(kept)}",) if kept else ()
+        digests = [f"matches an expected digest of {' and '.join(kept)}"] if kept else []
+        weights = ["the weights that lie here are the measured ones"] if self.weights is not None else []
+        ledger = ["the holdout ledger agrees with the lock"] if self.holdouts is not None else []
+        return (*digests, *weights, *ledger)
 
 
 def expected_findings(folder: Path, expected: Expected) -> tuple[Finding, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trialplate.replaying import Replay
+from trialplate.store.amendments import Amendment
 from trialplate.store.findings import Finding, exit_code, ordered
 from trialplate.store.view import CampaignView
 
@@ -33,6 +34,11 @@ class Verdict:
         """Return the verdict with what a replay of the same evidence found."""
         listed = ordered([*self.findings, *replay.findings])
         return replace(self, findings=listed, exit_code=exit_code(listed), replay=replay)
+
+    @property
+    def amendments(self) -> tuple[Amendment, ...]:
+        """What was said beside the lock: all of it is printed."""
+        return self.view.amendments if self.view is not None else ()
 
     def lines(self) -> tuple[str, ...]:
         """Return the summary: never a bare OK."""
@@ -67,6 +73,7 @@ class Verdict:
                 }
                 for item in self.findings
             ],
+            "amendments": [asdict(amendment) for amendment in self.amendments],
             "replay": self.replay.document() if self.replay is not None else None,
             "summary": list(self.lines()),
         }
