@@ -231,8 +231,9 @@ class Bundle:
 
     def open(self, path: str) -> None:
         """List everything below a folder."""
-        if os.path.isfile(path):  # noqa: PTH113
-            raise Wrong("archive_refused", path, "", "a folder", "a file; unpack it first")
+        if not os.path.isdir(path):  # noqa: PTH112
+            code = "archive_refused" if os.path.exists(path) else "unreadable"  # noqa: PTH110
+            raise Wrong(code, path, "", "the folder of a bundle", "a file: unpack it first, or nothing")
         with told(path):
             self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             for above, folders, names, handle in os.fwalk(".", dir_fd=self.handle, onerror=refuse):
