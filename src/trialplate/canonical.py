@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,7 @@ MAX_DEPTH = 64
 MAX_SAFE_INTEGER = 2**53 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HASH_CHUNK_BYTES = 1024 * 1024
+_SINGLE = struct.Struct("<f")
 _CONTAINERS = frozenset((dict, list, tuple))
 _LONG_NUMBERS = (b":" + b"0" * 16, b"-" + b"0" * 16)
 _DIGITS_ALIKE = bytes.maketrans(b"123456789,[", b"000000000::")
@@ -290,13 +292,16 @@ def binary32(x: float, *, direction: bool = False) -> float:
     """
     if isinstance(x, bool) or not isinstance(x, (int, float)):
         raise CanonicalError("not_a_number", f"{x!r} is {type(x).__name__}, not a number")
-    with np.errstate(over="ignore"):
-        rounded = float(np.float32(x))
+    try:
+        (rounded,) = _SINGLE.unpack(_SINGLE.pack(x))
+    except OverflowError:  # what rounds to infinity, and integers that no double holds
+        rounded = math.inf
     if not math.isfinite(rounded):
         raise CanonicalError("non_finite", f"{x!r} is not finite in binary32")
     if direction and abs(rounded) < 1e-12:
         return 0.0
-    return rounded + 0.0
+    number: float = rounded + 0.0
+    return number
 
 
 def is_binary32(x: float, *, direction: bool = False) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from toy_protocol import TOY_PROTOCOL
 from trialplate import api, exam
 from trialplate.canonical import read_stored, sha256_hex
 from trialplate.errors import EvidenceError, ProtocolError, TrialplateError, UsageError
@@ -32,8 +33,6 @@ class Arm(Scripted):
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign in which one arm fails two trials by an exception."""
-    from conftest import TOY_PROTOCOL  # the protocol of every toy campaign
-
     study = tmp_path_factory.mktemp("study")
     (study / "mine.py").write_text(ARM, encoding="utf-8")
     text = TOY_PROTOCOL.replace('policy = "control:scripted"', 'policy = "mine.py:Arm"')

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -157,4 +158,9 @@ def walk(value: Any, pointer: str) -> Iterator[tuple[str, float]]:
 
 def read_scene(parameters: Mapping[str, Any]) -> Scene:
     """Return the scene of a scenario's ``parameters``. Raises pydantic's ValidationError when it is not one."""
-    return Scene.model_validate_json(canonical_json(dict(parameters)))
+    return _checked(canonical_json(dict(parameters)))
+
+
+@lru_cache(maxsize=256)
+def _checked(parameters: bytes) -> Scene:
+    return Scene.model_validate_json(parameters)
