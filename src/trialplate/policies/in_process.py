@@ -24,6 +24,7 @@ from trialplate.record import (
     Measurement,
     Observation,
     PolicyDecision,
+    Remaining,
     Stop,
     Usage,
 )
@@ -71,15 +72,20 @@ def _own(observation: Observation) -> Observation:
 
     Those lie in bytes that nobody can write into (:func:`trialplate.run.frames.frozen`).
     """
-    history = observation.history
-    return replace(
-        observation,
+    history, remaining = observation.history, observation.remaining
+    return Observation(
+        observation.episode,
+        observation.call_index,
+        observation.observation_id,
+        observation.registration_sha256,
+        observation.step_index,
+        observation.instruction,
         images=dict(observation.images),
         proprio=dict(observation.proprio),
-        meta=dict(observation.meta),
-        remaining=replace(observation.remaining),
-        issue=None if observation.issue is None else replace(observation.issue),
+        remaining=Remaining(remaining.steps, remaining.calls),
         history=None if history is None else replace(history, images=dict(history.images)),
+        meta=dict(observation.meta),
+        issue=None if observation.issue is None else replace(observation.issue),
     )
 
 

@@ -31,8 +31,8 @@ def validate_chunk(vectors: Any, spec: ActionSpec, *, max_rows: int) -> NDArray[
         raise _invalid(f"expected 1 to {max_rows} rows, got {rows}", rule="rows")
     if dim != spec.dim:
         raise _invalid(f"row 0: expected {spec.dim} values, got {dim}", row=0, rule="dim")
-    low, high = _bounds(spec, array.dtype.str)
-    legal = (array >= low) & (array <= high) & np.isfinite(array)  # NaN compares false
+    low, high = _bounds(spec, array.dtype)
+    legal = (array >= low) & (array <= high)  # NaN compares false
     if not legal.all():
         row, scalar = (int(index) for index in np.argwhere(~legal)[0])
         value, name = array[row, scalar], spec.scalar_name(scalar)
@@ -56,17 +56,20 @@ def _refuse_long(vectors: Any, *, max_rows: int) -> None:
 
 
 _shape = np.ndarray.shape.__get__  # whatever a subclass would say
+_FLOATS = (np.dtype("<f4"), np.dtype("<f8"))
 
 
 @lru_cache(maxsize=64)
-def _bounds(spec: ActionSpec, dtype: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return low and high of every scalar, rounded to the dtype that a chunk came in."""
-    return np.asarray(spec.low, dtype=dtype), np.asarray(spec.high, dtype=dtype)
+def _bounds(spec: ActionSpec, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return low and high of every scalar, rounded to the dtype of a chunk; without a limit, the last finite number."""
+    most = np.finfo(dtype).max
+    low, high = np.asarray(spec.low, dtype=dtype), np.asarray(spec.high, dtype=dtype)
+    return np.maximum(low, -most), np.minimum(high, most)
 
 
 def _as_floats(vectors: Any, spec: ActionSpec) -> NDArray[Any]:
     if isinstance(vectors, np.ndarray):
-        if vectors.dtype not in (np.dtype("<f4"), np.dtype("<f8")):
+        if vectors.dtype not in _FLOATS:
             raise _invalid(f"expected an array of float32 or float64, got dtype {vectors.dtype}")
         return np.array(
             vectors, copy=True, subok=False

@@ -177,3 +177,15 @@ def test_an_array_that_claims_more_rows_than_any_memory_holds_is_refused_unread(
 def test_a_claimed_stack_of_chunks_is_refused_unread() -> None:
     with pytest.raises(PolicyFault, match="got shape"):
         validate_chunk(np.broadcast_to(np.zeros(SPEC.dim), (1, 2**40, SPEC.dim)), SPEC, max_rows=256)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_where_there_is_no_limit_every_finite_number_is_legal_and_nothing_else(dtype: type) -> None:
+    component = SPEC.components[1].model_copy(update={"low": (None,), "high": (None,), "bounds_reason": "unlimited"})
+    spec = ActionSpec(control_hz=20.0, dim=1, components=(component,))
+    most = np.finfo(dtype).max
+    rows = np.array([[most], [-most], [0.0]], dtype=dtype)
+    assert validate_chunk(rows, spec, max_rows=3).tolist() == [[float(most)], [-float(most)], [0.0]]
+    for value in (np.inf, -np.inf, np.nan):
+        with pytest.raises(PolicyFault, match=r"row 0, gripper\[0\]: expected a finite number"):
+            validate_chunk(np.array([[value]], dtype=dtype), spec, max_rows=3)
