@@ -61,7 +61,7 @@ _FLOATS = (np.dtype("<f4"), np.dtype("<f8"))
 
 @lru_cache(maxsize=64)
 def _bounds(spec: ActionSpec, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return low and high of every scalar, rounded to the dtype of a chunk; without a limit, the last finite number."""
+    """Return low and high of every scalar, rounded to the dtype of a chunk; no limit is the last finite one."""
     most = np.finfo(dtype).max
     low, high = np.asarray(spec.low, dtype=dtype), np.asarray(spec.high, dtype=dtype)
     return np.maximum(low, -most), np.minimum(high, most)
