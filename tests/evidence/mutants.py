@@ -7,6 +7,7 @@ it out. ``raw`` recomputes nothing. ``rehashed`` recomputes manifest, ``bundle.j
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,43 @@ def flipped(data: bytes, bit: int) -> bytes:
 def bit_mutant(files: Files, path: str, bit: int) -> Mutant:
     """Return the mutant of one flipped bit."""
     return Mutant("bit", f"{path} bit {bit}", {path: flipped(files[path], bit)})
+
+
+def bit_digests(data: bytes) -> Iterator[bytes]:
+    """Yield the SHA-256 of a file with each of its bits flipped in turn; what stands before it is hashed once."""
+    before = hashlib.sha256()
+    for start in range(0, len(data), 64):
+        block, rest = bytearray(data[start : start + 64]), data[start + 64 :]
+        for bit in range(8 * len(block)):
+            block[bit // 8] ^= 1 << bit % 8
+            digest = before.copy()
+            digest.update(block)
+            digest.update(rest)
+            yield digest.digest()
+            block[bit // 8] ^= 1 << bit % 8
+        before.update(block)
+
+
+def sampled(files: Files, other: Files, *, seed: int, each: int) -> list[Mutant]:
+    """Return ``each`` mutants of every family, among them one that lies in a control run."""
+    draw = random.Random(seed)
+    families: dict[str, list[Mutant]] = {}
+    for mutant in every(files, other):
+        families.setdefault(mutant.family, []).append(mutant)
+    flips = list(bit_flips(files, seed=seed))
+    chosen = [bit_mutant(files, *draw.choice(flips)) for _ in range(each)]
+    for _, listed in sorted(families.items()):
+        draw.shuffle(listed)
+        own = [mutant for mutant in listed if not mutant.name.startswith("qualification/")]
+        chosen += [*own[: max(1, each - 1)], *[mutant for mutant in listed if mutant not in own][:1]][:each]
+    return chosen
+
+
+def every(files: Files, other: Files) -> Iterator[Mutant]:
+    """Yield every mutant but the single bits."""
+    yield from cuts(files)
+    yield from whole_files(files, other)
+    yield from values(files)
 
 
 def cuts(files: Files) -> Iterator[Mutant]:

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from mutants import Files, Mutant, rechained, rehashed
 
 from sealed import sha256
@@ -35,6 +37,14 @@ BENIGN: Mapping[str, str] = {
     "report.html": "derived text for people, with pictures; only its digest is kept, and that was recomputed",
 }
 """Files of which a rehashed mutant may pass, and why."""
+
+
+def keys() -> tuple[bytes, bytes]:
+    """Return a public key that counts (32 bytes), and the private key (PEM) of somebody else."""
+    right, wrong = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    return right.public_key().public_bytes_raw(), wrong.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
 
 
 def load_second() -> ModuleType:
@@ -237,6 +247,11 @@ class Trial:
         self.golden_id = golden.name
         self.tally = Tally()
         self._trust, self._wrong = Trust((right,)), wrong
+
+    def untouched(self) -> tuple[int, int]:
+        """Return what both say about the bundle as it was sealed."""
+        path = self.bench.put(self.files, name=self.golden_id)
+        return ask_package(path).exit_code, ask_second(path).exit_code
 
     def try_mutant(self, mutant: Mutant, strength: str) -> None:
         """Write a mutant with this strength and ask both about it."""
