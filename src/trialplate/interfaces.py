@@ -26,7 +26,7 @@ from trialplate.record import (
     PolicyDecision,
 )
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
-from trialplate.spec.protocol import ErrorsRule
+from trialplate.spec.plan import ErrorsRule
 from trialplate.spec.stages import StageChain
 
 

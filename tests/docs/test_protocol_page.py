@@ -14,7 +14,7 @@ from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.matching import as_suite, compare
 from trialplate.policies.messages.openpi_mapping import OpenpiMapping
 from trialplate.registry import load_suite
-from trialplate.spec import protocol
+from trialplate.spec import plan, protocol
 from trialplate.spec.protocol import read_toml, structure_faults
 from trialplate.spec.registration import Registration
 
@@ -74,8 +74,8 @@ def test_a_page_about_ways_to_attach_shows_each(page: str) -> None:
         ("`[[arms.adapters]]`", protocol.AdapterChoice),
         ("`[budgets]`", protocol.Budgets),
         ("`[schedule]`", protocol.SchedulePlan),
-        ("`[analysis]`", protocol.AnalysisPlan),
-        ("`[[claims]]`", protocol.ThresholdClaim),
+        ("`[analysis]`", plan.AnalysisPlan),
+        ("`[[claims]]`", plan.ThresholdClaim),
     ],
 )
 def test_every_field_of_a_table_is_documented(heading: str, model: type[protocol.Frozen]) -> None:

@@ -15,7 +15,7 @@ from trialplate import stats
 from trialplate.claims import wording
 from trialplate.errors import StatsInputError, nearest
 from trialplate.scoring.analysis import Analysis, ArmAnalysis, plain_document
-from trialplate.spec.protocol import ThresholdClaim
+from trialplate.spec.plan import ThresholdClaim
 
 BLOCKERS: Mapping[str, str] = wording.BLOCKERS
 """Closed list: code -> what it means. What the evidence itself says against asking the question."""

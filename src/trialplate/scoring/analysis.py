@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from trialplate.spec.protocol import ErrorsRule
+from trialplate.spec.plan import ErrorsRule
 
 ArtifactState = Literal["COMPLETE", "EXPLORATORY", "ERROR"]
 DenominatorName = Literal["initiated", "measured", "valid"]

@@ -29,7 +29,7 @@ from trialplate.scoring.analysis import (
 from trialplate.scoring.conduct import arm_conduct
 from trialplate.scoring.pairs import compare
 from trialplate.spec.channels import ActionSpec
-from trialplate.spec.protocol import ErrorsRule
+from trialplate.spec.plan import ErrorsRule
 from trialplate.stats.accounting import Denominator
 
 __all__ = ["Analysis", "ArmAnalysis", "analyse_outcomes", "rate_of"]

@@ -16,14 +16,13 @@ from pydantic import Field, ValidationError, model_validator
 
 from trialplate.errors import DocumentFault, ProtocolError, nearest
 from trialplate.spec.channels import Frozen, Name, PolicySpec
+from trialplate.spec.plan import AnalysisPlan, ThresholdClaim
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import Scheme, scheme_of
 
 SCHEMA = "trialplate.protocol/1"
 StatusName = Literal["PASS", "FAIL", "ERROR", "EXCLUDED"]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False, le=86400)]
-Confidence = Annotated[float, Field(gt=0.5, lt=1.0)]
-ErrorsRule = Literal["void", "bounds"]
 
 
 class SuiteChoice(Frozen):
@@ -133,37 +132,6 @@ class SchedulePlan(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 240926
     interrupted: Literal["error", "replace"] = "error"
     max_replacements: Annotated[int, Field(ge=1, le=100)] = 3
-
-
-class AnalysisPlan(Frozen):
-    """The registered analysis, and nothing else.
-
-    ``denominator``: ``measured`` counts PASS, FAIL and ERROR; ``valid`` PASS and FAIL; ``initiated`` everything that
-    was started. The rates over ``measured`` and ``valid`` are always printed, the registered one first. ``errors``:
-    whether an errored episode takes the arm's rate away (``void``) or leaves it between ``bounds``; None takes the
-    suite's rule.
-    """
-
-    confidence: Confidence = 0.95
-    denominator: Literal["initiated", "measured", "valid"] = "measured"
-    errors: ErrorsRule | None = None
-    slices: tuple[Literal["domain", "variant"], ...] = ("domain", "variant")
-    comparisons: tuple[tuple[str, str], ...] = ()
-
-
-class ThresholdClaim(Frozen):
-    """ "The arm passes at least ``rate`` of the registered scenarios", gated on an exact one-sided bound.
-
-    ``errors``: what an errored episode of the arm does to the claim. ``ineligible``: it may not be asked;
-    ``lower_bound``: every errored episode counts as one that did not pass.
-    """
-
-    name: Name
-    kind: Literal["threshold_rate"]
-    arm: str
-    rate: Annotated[float, Field(gt=0, lt=1)]
-    confidence: Confidence = 0.95
-    errors: Literal["ineligible", "lower_bound"] = "ineligible"
 
 
 class Protocol(Frozen):

@@ -12,7 +12,7 @@ from trialplate.errors import StatsInputError
 from trialplate.record import Outcome, StageResult, Status
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.summary import analyse_outcomes
-from trialplate.spec.protocol import ThresholdClaim
+from trialplate.spec.plan import ThresholdClaim
 from trialplate.stats import clopper_pearson_interval
 
 

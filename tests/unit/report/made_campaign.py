@@ -16,7 +16,7 @@ from trialplate.claims import Claim, judge_claims
 from trialplate.record import Conduct, Outcome, StageResult, Status
 from trialplate.report import Latency, Media, ReportData, SuiteFacts
 from trialplate.scoring.summary import analyse_outcomes
-from trialplate.spec.protocol import ErrorsRule, ThresholdClaim
+from trialplate.spec.plan import ErrorsRule, ThresholdClaim
 from trialplate.spec.registration import AdapterIdentity, Registration
 from trialplate.spec.stages import Condition, StageChain, StageSpec
 

@@ -15,7 +15,7 @@ from made_campaign import ROLES, full_report_data, lock_document, outcome, outco
 from trialplate.claims import wording
 from trialplate.record import Outcome
 from trialplate.report import Change, Media, Said, build_report, render_report
-from trialplate.spec.protocol import ThresholdClaim
+from trialplate.spec.plan import ThresholdClaim
 
 VOID_TAGS = {"meta", "img", "br", "hr", "link", "input"}
 
