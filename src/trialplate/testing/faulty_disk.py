@@ -208,10 +208,7 @@ class _FaultyKernel(MemoryKernel):
 
     def rename_noreplace(self, source: Path, target: Path) -> None:
         self._call("rename", source)
-        folder, name = self._parent(target)
-        if name in self.files.names[folder]:
-            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-        super().rename(source, target)
+        super().rename_noreplace(source, target)
 
     def unlink(self, path: Path) -> None:
         self._call("unlink", path)

@@ -125,17 +125,14 @@ class MemoryKernel:
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename over."""
-        gone, come = self._parent(source), self._parent(target)
-        if gone[1] not in self.files.names[gone[0]]:
-            raise _error(errno.ENOENT, source)
-        self.files.move(gone, come)
+        self.files.move(*self._rename_places(source, target))
 
     def rename_noreplace(self, source: Path, target: Path) -> None:
-        """Rename where nothing is."""
-        folder, name = self._parent(target)
+        """Rename where nothing is. A source that is not there is reported before a target that is, as by Linux."""
+        gone, (folder, name) = self._rename_places(source, target)
         if name in self.files.names[folder]:
             raise _error(errno.EEXIST, target)
-        self.rename(source, target)
+        self.files.move(gone, (folder, name))
 
     def unlink(self, path: Path) -> None:
         """Remove."""
@@ -168,6 +165,13 @@ class MemoryKernel:
             if path.is_relative_to(folder):
                 return self.files.find(path.relative_to(folder), start=number)
         return self.files.find(path)
+
+    def _rename_places(self, source: Path, target: Path) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Return the places of both names. Raises FileNotFoundError for a source that is not there."""
+        gone, come = self._parent(source), self._parent(target)
+        if gone[1] not in self.files.names[gone[0]]:
+            raise _error(errno.ENOENT, source)
+        return gone, come
 
     def _parent(self, path: Path) -> tuple[int, str]:
         """Return the number of the folder that a path lies in, and its name there; no name for a top."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from golden import snapshot
@@ -77,6 +77,9 @@ def _do(disk: Storage, top: Path, operation: tuple[str, str, object]) -> object:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(OPERATIONS, max_size=12))
+@example([("write_new", "a", b""), ("rename_noreplace", "b", "a")])
+@example([("make_folder", "a", None), ("rename_noreplace", "b", "a"), ("rename", "b", "a")])
+@example([("write_new", "a", b""), ("write_new", "b", b"b"), ("rename_noreplace", "a", "b")])
 def test_every_sequence_of_operations_ends_as_on_a_real_disk(operations: list[tuple[str, str, object]]) -> None:
     memory = _disk()
     with TemporaryDirectory() as folder:
