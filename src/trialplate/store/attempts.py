@@ -11,8 +11,8 @@ from trialplate.record import Column, Row, Trace
 from trialplate.store.findings import Collector, Finding
 from trialplate.store.folder import Caps, Folder
 from trialplate.store.layout import ROW
-from trialplate.store.ledger import Attempt
 from trialplate.store.merkle import leaf_hash
+from trialplate.store.progress import Attempt
 from trialplate.store.view import MAX_TRACE_BYTES, read_row_bytes, read_row_trace
 
 

@@ -38,7 +38,7 @@ from trialplate.store.layout import (
     episode_folder,
     read_plan,
 )
-from trialplate.store.ledger import Attempt, Ended, Ledger, completion_document, terminations
+from trialplate.store.ledger import Ledger
 from trialplate.store.leftovers import refuse_reserved, set_aside
 from trialplate.store.lockfile import (
     refuse_foreign,
@@ -47,6 +47,7 @@ from trialplate.store.lockfile import (
     write_amendments,
     write_lock,
 )
+from trialplate.store.progress import Attempt, Ended, completion_document, terminations
 from trialplate.store.rows import compare_end, compare_row, parse_row, row_bytes
 
 Clock = Callable[[], Stamp]

@@ -13,7 +13,8 @@ from trialplate.canonical import MAX_LINE_BYTES, read_stored
 from trialplate.errors import CanonicalError
 from trialplate.store.findings import Finding, finding
 from trialplate.store.layout import ROWS
-from trialplate.store.ledger import Close, Ledger
+from trialplate.store.ledger import Ledger
+from trialplate.store.progress import Close
 
 Lines = Callable[[], Iterator[bytes]]
 """Reads the lines of a file from its beginning, each with its end of line."""

@@ -11,7 +11,7 @@ from trialplate.errors import CanonicalError
 from trialplate.record import ExchangeRef, Row, TraceRef
 from trialplate.store.findings import EvidenceProblem, Finding, finding, malformed, problem
 from trialplate.store.layout import Planned, episode_folder, exchange_path, trace_path
-from trialplate.store.ledger import Artifact, Ended
+from trialplate.store.progress import Artifact, Ended
 
 SCHEMA = "trialplate.row/1"
 _PLAIN: Mapping[str, tuple[type, ...]] = {

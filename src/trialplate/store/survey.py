@@ -30,7 +30,8 @@ from trialplate.store.findings import Collector, problem
 from trialplate.store.folder import Caps, Contents, Folder
 from trialplate.store.index import check_rows
 from trialplate.store.layout import COMPLETION, DERIVED, EPISODES, LOCK, ROWS, Plan, Planned, read_plan
-from trialplate.store.ledger import Attempt, Ledger, completion_document
+from trialplate.store.ledger import Ledger
+from trialplate.store.progress import Attempt, completion_document
 from trialplate.store.view import MAX_JOURNAL_BYTES
 
 OF_ATTEMPTS = frozenset({"attempt.start", "attempt.end"})

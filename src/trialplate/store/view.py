@@ -16,7 +16,8 @@ from trialplate.store.disclosures import Cutover, Leak
 from trialplate.store.findings import EvidenceProblem, Finding, finding, problem
 from trialplate.store.folder import Folder
 from trialplate.store.layout import LOCK, ROW, Plan, Planned, read_plan
-from trialplate.store.ledger import Attempt, Ledger
+from trialplate.store.ledger import Ledger
+from trialplate.store.progress import Attempt
 from trialplate.store.rows import compare_end, compare_row, parse_row
 
 MAX_JOURNAL_BYTES = 1024**3
