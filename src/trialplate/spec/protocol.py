@@ -124,11 +124,13 @@ class Budgets(Frozen):
 class SchedulePlan(Frozen):
     """Order of the trials, and what becomes of an attempt that a crash interrupted.
 
+    ``order``: ``shuffled`` mixes all trials; ``blocks`` mixes the blocks of one scenario and repeat, and the arms
+    within each; ``manifest`` mixes nothing.
     ``interrupted``: ``error`` keeps it as the trial's ERROR; ``replace`` runs the trial once more in a new,
     visible attempt and counts that one.
     """
 
-    order: Literal["shuffled", "manifest"] = "shuffled"
+    order: Literal["shuffled", "blocks", "manifest"] = "shuffled"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 240926
     interrupted: Literal["error", "replace"] = "error"
     max_replacements: Annotated[int, Field(ge=1, le=100)] = 3
