@@ -44,6 +44,12 @@ from trialplate.stats.comparisons import (
     newcombe_interval,
     tango_interval,
 )
+from trialplate.stats.demonstration import (
+    chance_of_passes,
+    demonstration_passes,
+    demonstration_sample_size,
+    rate_for_passes,
+)
 from trialplate.stats.durations import (
     CumulativeIncidence,
     KaplanMeier,
@@ -55,6 +61,7 @@ from trialplate.stats.durations import (
     restricted_mean_difference,
 )
 from trialplate.stats.exact_power import (
+    mcnemar_detectable_difference,
     mcnemar_power,
     mcnemar_sample_size,
     noninferiority_power,
@@ -62,6 +69,7 @@ from trialplate.stats.exact_power import (
     paired_e_value_power,
     paired_e_value_sample_size,
 )
+from trialplate.stats.exact_unpaired import boschloo_detectable_difference, boschloo_sample_size
 from trialplate.stats.families import (
     ArmBootstrap,
     FamilyBootstrap,
@@ -120,6 +128,7 @@ from trialplate.stats.power import (
     minimum_detectable_difference,
     noninferiority_pairs,
     paired_sample_size,
+    two_proportion_detectable_difference,
     two_proportion_sample_size,
 )
 from trialplate.stats.preferences import (
@@ -166,6 +175,7 @@ from trialplate.stats.sequential import (
     peeking_error,
     sprt_bounds,
 )
+from trialplate.stats.sequential_size import group_sequential_sample_size
 from trialplate.stats.sign_flip import sign_flip_test
 
 __all__ = [
@@ -235,12 +245,15 @@ __all__ = [
     "alpha_interval",
     "annotation_coverage",
     "beta_posterior",
+    "boschloo_detectable_difference",
     "boschloo_power",
+    "boschloo_sample_size",
     "boschloo_test",
     "bradley_terry",
     "brier_score",
     "calibration_error",
     "case_wilson_interval",
+    "chance_of_passes",
     "clopper_pearson_interval",
     "clustered_rate",
     "cochran_q",
@@ -250,6 +263,8 @@ __all__ = [
     "confidence_sequence_error",
     "crossed_rate",
     "cumulative_incidence",
+    "demonstration_passes",
+    "demonstration_sample_size",
     "episode_accounting",
     "family_bootstrap",
     "family_indices",
@@ -259,6 +274,7 @@ __all__ = [
     "gate_claim",
     "gate_leadership",
     "group_sequential_power",
+    "group_sequential_sample_size",
     "group_sequential_test",
     "held_out_domains",
     "index_stream_digest",
@@ -273,6 +289,7 @@ __all__ = [
     "macro_interval",
     "macro_rate",
     "mantel_haenszel",
+    "mcnemar_detectable_difference",
     "mcnemar_exact",
     "mcnemar_power",
     "mcnemar_sample_size",
@@ -305,6 +322,7 @@ __all__ = [
     "quantile_interval",
     "rank_agreement",
     "rank_agreement_intervals",
+    "rate_for_passes",
     "ratio_per_success",
     "restricted_mean",
     "restricted_mean_difference",
@@ -314,6 +332,7 @@ __all__ = [
     "sprt_bounds",
     "stage_rates",
     "tango_interval",
+    "two_proportion_detectable_difference",
     "two_proportion_sample_size",
     "undefined_draw_probability",
     "verdict",

@@ -8,13 +8,14 @@ one sum over the first arm instead of one over every table.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import StatsInputError
-from trialplate.stats.inputs import ALTERNATIVES, Alternative, error_tail, fraction_inside, one_of, part_of
+from trialplate.stats.inputs import ALTERNATIVES, Alternative, count, error_tail, fraction_inside, one_of, part_of
 from trialplate.stats.results import PValue, Value
 
 MAX_BOSCHLOO_TABLES = 25_000_000
@@ -58,16 +59,40 @@ def boschloo_power(n1: int, p1: float, *, n2: int, p2: float, alpha: float = 0.0
     most alpha/2. Raises ``StatsInputError`` beyond 2,000,000 tables (n1 + 1)(n2 + 1). An arm without attempts
     gives null with ``no_attempts``.
     """
-    _, total1 = part_of("k1", 0, whole_argument="n1", whole=n1)
-    _, total2 = part_of("k2", 0, whole_argument="n2", whole=n2)
     rate1, rate2 = fraction_inside("p1", p1), fraction_inside("p2", p2)
-    side = error_tail(alpha)
+    region = rejection_region(n1, n2, side=error_tail(alpha))
+    return Value(None, "no_attempts") if region is None else Value(region.chance(rate1, rate2), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The tables that the two-sided test rejects: rate 1 found below rate 2 (``below``), and above it."""
+
+    n1: int
+    n2: int
+    below: Whole
+    above: Whole
+
+    def chance(self, rate1: float, rate2: float) -> float:
+        """Return the exact chance of these tables, for rates strictly between 0 and 1."""
+        ones, twos = np.array([rate1]), np.array([rate2])
+        below = _size(self.below, self.n1, self.n2, ones, twos)
+        above = _size(self.above, self.n2, self.n1, twos, ones)
+        return min(1.0, float(below[0] + above[0]))
+
+
+def rejection_region(n1: int, n2: int, *, side: float) -> Region | None:
+    """Return the region whose error is at most ``side`` on each side; None for an arm without attempts.
+
+    Raises ``StatsInputError`` beyond 2,000,000 tables (n1 + 1)(n2 + 1).
+    """
+    total1, total2 = count("n1", n1), count("n2", n2)
     if total1 == 0 or total2 == 0:
-        return Value(None, "no_attempts")
+        return None
     _refuse_above(MAX_POWER_TABLES, total1, total2)
-    below = _size(_largest_staircase(total1, total2, side), total1, total2, np.array([rate1]), np.array([rate2]))
-    above = _size(_largest_staircase(total2, total1, side), total2, total1, np.array([rate2]), np.array([rate1]))
-    return Value(min(1.0, float(below[0] + above[0])), None)
+    below = _largest_staircase(total1, total2, side)
+    above = below if total1 == total2 else _largest_staircase(total2, total1, side)
+    return Region(total1, total2, below, above)
 
 
 def _refuse_above(limit: int, n1: int, n2: int) -> None:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from trialplate.stats.discordant import MAX_TRIALS, e_process_crossing, mcnemar_limits, trials
 from trialplate.stats.distributions import normal_critical
-from trialplate.stats.inputs import Alternative, as_written, error_tail, fraction_inside, one_of, positive
+from trialplate.stats.inputs import (
+    Alternative,
+    as_written,
+    error_tail,
+    fraction_inside,
+    fraction_within,
+    one_of,
+    positive,
+)
 from trialplate.stats.power import PairChances, paired_sample_size
 from trialplate.stats.results import Value
 
@@ -24,6 +32,7 @@ Variant = Literal["exact", "mid-p"]
 VARIANTS: tuple[Variant, ...] = ("exact", "mid-p")
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+RESOLUTION = 1e-6
 FROM_THE_START = 2000
 """Up to this many pairs by the closed formula, the search for the first n begins at 1."""
 
@@ -37,6 +46,32 @@ def mcnemar_power(n: int, p10: float, *, p01: float, alpha: float = 0.05, varian
     pairs = PairChances.of(p10, p01)
     rejected = _mcnemar_given(total, pairs, alpha, variant)
     return Value(_over_discordant(rejected, total, pairs.discordance), None)
+
+
+def mcnemar_detectable_difference(
+    n: int, discordance: float, *, alpha: float = 0.05, power: float = 0.8, variant: Variant = "exact"
+) -> Value:
+    """Return the smallest difference that the two-sided test on n pairs with this discordance finds with ``power``.
+
+    By exact power; ``minimum_detectable_difference`` is the closed formula. Good to a millionth, rounded up. Null
+    with ``out_of_reach`` where even discordant pairs that all go one way are not found.
+    """
+    total, psi = trials("n", n), fraction_within("discordance", discordance)
+    wanted = fraction_inside("power", power)
+
+    failures = _most_failures(total, alpha, variant)
+
+    def found(d: float) -> bool:
+        theta = (psi + d) / (2.0 * psi) if psi else 0.5
+        return _over_discordant(_rejected(failures, theta), total, psi) >= wanted
+
+    low, high = 0.0, psi
+    if not found(high):
+        return Value(None, "out_of_reach")
+    while high - low > RESOLUTION:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return Value(high, None)
 
 
 def mcnemar_sample_size(
@@ -139,22 +174,31 @@ def noninferiority_sample_size(
 
 def _mcnemar_given(total: int, pairs: PairChances, alpha: object, variant: object) -> Floats:
     """Return the chance that m discordant pairs are rejected, for m = 0 .. ``total``."""
-    from scipy import special
+    return _rejected(_most_failures(total, alpha, variant), pairs.theta)
 
+
+def _most_failures(total: int, alpha: object, variant: object) -> Whole:
+    """Return the most pairs against an arm with which m discordant ones are rejected; -1 where none are."""
     one_of("variant", variant, VARIANTS)
     level = as_written(fraction_inside("alpha", alpha))
-    m = np.arange(total + 1)
-    failures = m - np.array(mcnemar_limits(total, level, mid_p=variant == "mid-p"))
-    some, rejected = failures >= 0, np.zeros(total + 1)
-    for side in (pairs.theta, 1.0 - pairs.theta):
-        rejected[some] += special.bdtr(failures[some].astype(np.float64), m[some], side)
+    limits = np.array(mcnemar_limits(total, level, mid_p=variant == "mid-p"), dtype=np.int64)
+    return np.asarray(np.arange(total + 1) - limits, dtype=np.int64)
+
+
+def _rejected(failures: Whole, theta: float) -> Floats:
+    """Return the chance of at most that many of m pairs on either side, when each goes A's way with ``theta``."""
+    from scipy import special
+
+    some, rejected = failures >= 0, np.zeros(len(failures))
+    for side in (theta, 1.0 - theta):
+        rejected[some] += special.bdtr(failures[some].astype(np.float64), np.flatnonzero(some), side)
     return rejected
 
 
 def _over_discordant(given: Floats, n: int, discordance: float) -> float:
     """Return the mean of ``given`` over the binomial number of discordant pairs among n."""
     m = _likely(n, discordance)
-    return float((_binomial_point(m, n, discordance) * given[m]).sum())
+    return min(1.0, float((_binomial_point(m, n, discordance) * given[m]).sum()))
 
 
 def _likely(n: int, chance: float) -> Whole:

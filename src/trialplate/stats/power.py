@@ -130,6 +130,38 @@ def minimum_detectable_difference(
     return Value(high, None)
 
 
+def around_half(difference: float) -> tuple[float, float]:
+    """Return the two rates that lie ``difference`` apart, evenly around one half."""
+    return 0.5 + difference / 2.0, 0.5 - difference / 2.0
+
+
+def two_proportion_detectable_difference(
+    n1: float, n2: float, *, baseline: float | None = None, alpha: float = 0.05, power: float = 0.8
+) -> Value:
+    """Return the smallest difference that n1 and n2 independent episodes would find, by the normal approximation.
+
+    For arms too large for ``boschloo_detectable_difference``, with the same meaning of ``baseline``. The variance
+    under the null is that of the mean rate. Null with ``out_of_reach`` where no possible difference is found.
+    """
+    first, second = positive("n1", n1), positive("n2", n2)
+    fixed = None if baseline is None else fraction_inside("baseline", baseline)
+    z_alpha, z_beta = _criticals(alpha, power)
+
+    def found(d: float) -> bool:
+        p1, p2 = around_half(d) if fixed is None else (fixed + d, fixed)
+        mean = (first * p1 + second * p2) / (first + second)
+        null = math.sqrt(max(0.0, mean * (1.0 - mean) * (1.0 / first + 1.0 / second)))
+        spread = math.sqrt(max(0.0, p1 * (1.0 - p1) / first + p2 * (1.0 - p2) / second))
+        return z_alpha * null + z_beta * spread <= d
+
+    low, high = 0.0, 1.0 if fixed is None else 1.0 - fixed
+    if not found(high):
+        return Value(None, "out_of_reach")
+    while low < (middle := low + (high - low) / 2.0) < high:
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return Value(high, None)
+
+
 def _criticals(alpha: object, power: object) -> tuple[float, float]:
     return normal_critical(error_tail(alpha)), -normal_critical(fraction_inside("power", power))
 

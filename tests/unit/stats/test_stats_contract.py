@@ -43,6 +43,13 @@ DEGENERATE = {
     "miettinen_nurminen_interval": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 0, 1), (1, 1, 1, 1), (10**6, 10**6, 0, 1)],
     "boschloo_test": [(0, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1), (0, 1, 0, 1)],
     "boschloo_power": [(0, 0.5, 3, 0.5), (1, 0.5, 1, 0.9), (3, 1e-9, 2, 1 - 1e-9)],
+    "boschloo_detectable_difference": [(0, 3), (1, 1), (9, 4), (30, 30)],
+    "boschloo_sample_size": [(0.5, 0.5), (1e-9, 1 - 1e-9), (0.5, 0.5001)],
+    "chance_of_passes": [(0, 0, 0.5), (0, 3, 1e-300), (3, 3, 1 - 1e-16)],
+    "demonstration_passes": [(0, 0.5), (1, 0.5), (10**9, 0.5), (60, 0.95)],
+    "demonstration_sample_size": [(1e-300, 0.5), (1 - 2**-53, 0.999), (0.95, 0.95)],
+    "group_sequential_sample_size": [(0.2, 0.2, 3), (1, 0, 2), (0.05, 0.049, 2)],
+    "rate_for_passes": [(0, 0), (0, 5), (5, 5)],
     "index_stream_digest": [(0, 1, 1), (5, 2, 3)],
     "undefined_draw_probability": [(1, 0), (1, 1), (10**6, 1)],
     "sign_flip_test": [([],), ([0],), ([1],), ([-3, 2],), ([1] * 17,)],
@@ -75,6 +82,8 @@ DEGENERATE = {
     "paired_sample_size": [(0, 0), (1, 0), (0.5, 0.5), (0.1, 0)],
     "noninferiority_pairs": [(0, 0.03), (1, 0.5), (0.5, 1e-12)],
     "minimum_detectable_difference": [(1, 0), (1e-9, 1), (1e15, 1)],
+    "two_proportion_detectable_difference": [(1e-9, 1), (1e15, 1e15), (3, 3)],
+    "mcnemar_detectable_difference": [(0, 0), (0, 1), (9, 0), (9, 1)],
     "mcnemar_power": [(0, 0, 0), (1, 1, 0), (9, 0.5, 0.5)],
     "mcnemar_sample_size": [(0, 0), (1, 0), (0.5, 0.5)],
     "paired_e_value_power": [(0, 0, 0), (1, 1, 0), (9, 0.5, 0.5)],
@@ -151,6 +160,8 @@ KEYWORDS = {
     "miettinen_nurminen_interval": ("k2", "n2"),
     "boschloo_test": ("k2", "n2"),
     "boschloo_power": ("n2", "p2"),
+    "chance_of_passes": ("rate",),
+    "group_sequential_sample_size": ("looks",),
 }
 CASES = [(name, arguments) for name, rows in DEGENERATE.items() for arguments in rows]
 
