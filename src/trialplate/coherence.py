@@ -14,9 +14,10 @@ import numpy as np
 
 from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256, env_seed
+from trialplate.fingerprint import harness_sha256
 from trialplate.inputs import changed_arms
 from trialplate.interfaces import Scenario, Suite
-from trialplate.lock import arm_place, suite_identity
+from trialplate.lock import arm_place, harness_listing, suite_identity
 from trialplate.record import Row, Trace
 from trialplate.spec.channels import ActionSpec
 from trialplate.spec.protocol import Protocol
@@ -30,6 +31,11 @@ def lock_findings(document: Mapping[str, Any], suite: Suite) -> list[Finding]:
     found = []
     if document["protocol_sha256"] != document_sha256(document["protocol"]):
         found.append(_lock("/protocol_sha256", document_sha256(document["protocol"]), document["protocol_sha256"]))
+    listed_sha256 = harness_sha256(harness_listing(document))
+    if document["harness"]["sha256"] != listed_sha256:
+        found.append(
+            _lock("/harness/sha256", f"{listed_sha256}, that of harness_files", document["harness"]["sha256"])
+        )
     planned = {(arm.name, s.id, n) for arm in protocol.arms for s in select_scenarios(protocol, suite)
                for n in range(protocol.suite.repeats)}  # fmt: skip
     listed = [(trial["arm"], trial["scenario"], trial["repeat"]) for trial in document["schedule"]]

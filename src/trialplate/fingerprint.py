@@ -70,8 +70,34 @@ def sources(roots: Iterable[Path]) -> dict[str, Any]:
 
 def harness() -> dict[str, Any]:
     """Return the identity of this installed package by content, not by version or commit alone."""
-    root = Path(__file__).resolve().parent
-    return {"version": metadata.version(RUNTIME_ROOT), **sources([root])}
+    listing = harness_files()
+    return {"version": metadata.version(RUNTIME_ROOT), "files": len(listing), "sha256": harness_sha256(listing)}
+
+
+def harness_files() -> dict[str, str]:
+    """Return path -> SHA-256 of every file of this installed package, sorted by path."""
+    return tree(Path(__file__).resolve().parent)
+
+
+def harness_sha256(listing: Mapping[str, str]) -> str:
+    """Return the one digest over all paths and digests of the files of a package, as :func:`harness` has it."""
+    return document_sha256({RUNTIME_ROOT: dict(listing)})
+
+
+def changed_files(locked: Mapping[str, str], now: Mapping[str, str], *, most: int = 3) -> str:
+    """Say which files of two listings differ, in words, at most ``most`` of them by name; empty where none does."""
+    kinds = {
+        "changed": sorted(path for path in locked.keys() & now.keys() if locked[path] != now[path]),
+        "added": sorted(now.keys() - locked.keys()),
+        "removed": sorted(locked.keys() - now.keys()),
+    }
+    told, left = [], most
+    for kind, paths in kinds.items():
+        if paths[:left]:
+            told.append(f"{kind} {', '.join(paths[:left])}")
+        left = max(0, left - len(paths))
+    more = sum(map(len, kinds.values())) - most
+    return "; ".join([*told, f"{more} more"] if more > 0 else told)
 
 
 def distributions() -> dict[str, dict[str, str]]:

@@ -22,7 +22,10 @@ from trialplate.spec.schemes import CONTROL_PREFIX
 
 SCHEMA = "trialplate.lock/1"
 CONFIRMATORY = "confirmatory"
-IDENTITY_KEYS = ("harness", "suite", "distributions", "machine", "simulator", "arms")
+HARNESS_FILES = "harness_files"
+"""Member of a lock: path -> digest of every file of the package, so that a refusal can say which one changed."""
+
+IDENTITY_KEYS = ("harness", HARNESS_FILES, "suite", "distributions", "machine", "simulator", "arms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,18 @@ def spent_packs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [pack for pack in packs if pack["spent"] is not None]
 
 
+def harness_listing(document: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return path -> digest of every file of the package that made a lock; nothing of one that does not say it."""
+    listing = document.get(HARNESS_FILES)
+    return listing if isinstance(listing, Mapping) else {}
+
+
+def other_harness(document: Mapping[str, Any], now: Mapping[str, str] | None = None) -> str:
+    """Say in brackets which files of the package are not those of a lock. ``now``: a listing; else the installed one."""
+    files = fingerprint.changed_files(harness_listing(document), fingerprint.harness_files() if now is None else now)
+    return f" ({files})" if files else ""
+
+
 def run_class(document: Mapping[str, Any]) -> str:
     """Return what a run under a lock is: as registered, or ``development`` on scenarios that were spent before."""
     registered: str = document["protocol"]["run_class"]
@@ -102,6 +117,7 @@ def identity(protocol: Protocol, suite: Suite, *, base: Path, described: Mapping
     """Return the sections that must be the same at lock and at every run: ``IDENTITY_KEYS``."""
     return {
         "harness": fingerprint.harness(),
+        HARNESS_FILES: fingerprint.harness_files(),
         "suite": suite_identity(protocol, suite),
         "distributions": fingerprint.distributions(),
         "machine": fingerprint.machine(),
@@ -270,7 +286,10 @@ def differences(locked: Mapping[str, Any], now: Mapping[str, Any], *, place: str
 
 def refuse_if_changed(lock: Lock, now: Mapping[str, Any]) -> None:
     """Raise LockError listing what changed since the lock was made, if anything did."""
-    lines = differences({key: lock.document[key] for key in IDENTITY_KEYS}, now)
+    keys = [key for key in IDENTITY_KEYS if key != HARNESS_FILES]
+    files = fingerprint.changed_files(harness_listing(lock.document), now[HARNESS_FILES])
+    lines = [f"/{HARNESS_FILES}: {files}"] if files else []
+    lines += differences({key: lock.document[key] for key in keys}, {key: now[key] for key in keys})
     if lines:
         listed = "\n  ".join(lines[:12])
         more = f"\n  and {len(lines) - 12} more" if len(lines) > 12 else ""

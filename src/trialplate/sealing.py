@@ -19,6 +19,7 @@ from typing import Any
 from trialplate import exam, fingerprint, picture_book
 from trialplate.canonical import canonical_json
 from trialplate.errors import EvidenceError, UsageError
+from trialplate.lock import other_harness
 from trialplate.result_identity import summary_document
 from trialplate.store.bundle import (
     BUNDLE,
@@ -148,7 +149,8 @@ def _closed(source: Path) -> CampaignView:
         )
     locked, installed = view.lock_document["harness"]["sha256"], fingerprint.harness()["sha256"]
     if locked != installed:
-        raise problem("grader_differs_from_lock", LOCK, pointer="/harness/sha256", expected=locked, found=installed)
+        found = f"{installed}{other_harness(view.lock_document)}"
+        raise problem("grader_differs_from_lock", LOCK, pointer="/harness/sha256", expected=locked, found=found)
     for wrong in verify_campaign(source, ignore=DERIVED).findings:
         if wrong.exit_code != 3:
             raise EvidenceProblem(wrong)

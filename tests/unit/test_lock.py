@@ -7,11 +7,23 @@ from pathlib import Path
 
 import pytest
 
+import trialplate
 from trialplate import api, fingerprint
-from trialplate.canonical import canonical_json
+from trialplate.canonical import canonical_json, sha256_hex
 from trialplate.errors import LockError
 from trialplate.inputs import look
-from trialplate.lock import differences, locked_inputs, read_lock
+from trialplate.lock import (
+    HARNESS_FILES,
+    IDENTITY_KEYS,
+    differences,
+    harness_listing,
+    locked_inputs,
+    other_harness,
+    read_lock,
+    refuse_if_changed,
+)
+
+PACKAGE = Path(trialplate.__file__).parent
 
 
 def test_a_lock_is_canonical_read_only_and_named_by_its_digest(toy_protocol: Path, tmp_path: Path) -> None:
@@ -62,6 +74,36 @@ def test_differences_name_each_leaf() -> None:
         "/d: locked x, now absent",
         "/e: locked absent, now y",
     ]
+
+
+def test_files_that_differ_are_told_by_name_as_many_as_can_be_read() -> None:
+    locked = {"a.py": "1", "b.py": "1", "c.py": "1"}
+    assert fingerprint.changed_files(locked, dict(locked)) == ""
+    assert fingerprint.changed_files(locked, {**locked, "b.py": "2"}) == "changed b.py"
+    assert fingerprint.changed_files(locked, {"a.py": "2", "b.py": "1", "d.py": "1"}) == (
+        "changed a.py; added d.py; removed c.py"
+    )
+    assert fingerprint.changed_files(locked, {}) == "removed a.py, b.py, c.py"
+    assert fingerprint.changed_files({}, locked, most=2) == "added a.py, b.py; 1 more"
+
+
+def test_a_lock_lists_the_files_of_the_package_whose_digest_it_holds(toy_protocol: Path, tmp_path: Path) -> None:
+    document = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "c").document
+    listing = harness_listing(document)
+    assert listing["scoring/ladder.py"] == sha256_hex((PACKAGE / "scoring/ladder.py").read_bytes())
+    assert fingerprint.harness_sha256(listing) == document["harness"]["sha256"] == fingerprint.harness()["sha256"]
+    assert document["harness"]["files"] == len(listing)
+    assert other_harness(document) == ""
+    assert other_harness({**document, HARNESS_FILES: {**listing, "api.py": "0" * 64}}) == " (changed api.py)"
+
+
+def test_a_run_under_another_package_is_refused_by_the_name_of_the_file(toy_protocol: Path, tmp_path: Path) -> None:
+    lock = api.lock(api.load_protocol(toy_protocol), into=tmp_path / "c")
+    now = {key: lock.document[key] for key in IDENTITY_KEYS}
+    refuse_if_changed(lock, now)
+    changed = {**harness_listing(lock.document), "scoring/ladder.py": "0" * 64}
+    with pytest.raises(LockError, match=r"/harness_files: changed scoring/ladder\.py"):
+        refuse_if_changed(lock, {**now, HARNESS_FILES: changed})
 
 
 def test_weights_that_are_a_link_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from trialplate import fingerprint
 from trialplate.canonical import document_sha256
 from trialplate.coherence import input_findings, lock_findings, registration_findings, row_findings
 from trialplate.errors import TrialplateError
+from trialplate.lock import other_harness
 from trialplate.registry import load_attribute, load_suite
 from trialplate.store.findings import Finding, finding
 from trialplate.store.view import CampaignView
@@ -43,7 +44,7 @@ def grader_findings(view: CampaignView) -> list[Finding]:
                 "lock.json",
                 pointer="/harness/sha256",
                 expected=locked["harness"]["sha256"],
-                found=harness,
+                found=f"{harness}{other_harness(locked)}",
             )
         )
     return found

@@ -16,6 +16,7 @@ from typing import Any
 from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json, document_sha256, read_stored
 from trialplate.errors import EvidenceError, TrialplateError, UsageError
 from trialplate.interfaces import Suite
+from trialplate.lock import harness_listing, other_harness
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
 from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
@@ -56,7 +57,6 @@ class Qualification:
     checks: tuple[Check, ...]
     semantic_sha256: str
     bound: Mapping[str, str]
-    sources_sha256: str
     runs: Mapping[str, Mapping[str, str]]
     audit: ReplayAudit | None
 
@@ -152,14 +152,17 @@ def qualification_findings(
     suite = load_suite(lock_document["suite"]["name"])
     runs = {name: _examined(folder, suite, name, control) for name, control in exam_runs(suite).items()}
     found = [item for run in runs.values() for item in run.findings]
-    if not found:
+    wrong = bool(found)
+    made_by = next((run.view for run in runs.values() if run.view is not None), None)
+    if made_by is not None and all(item.code == "grader_differs_from_lock" for item in found):
+        found += _binding(made_by.lock_document, lock_document)
+    if not wrong:
         result = _concluded(suite, runs, stored_audit(folder))
         found += [
             finding(check.code, SUMMARY, pointer=check.name, expected=check.expected, found=check.found)
             for check in result.checks
             if not check.passed
         ]
-        found += _binding(result, lock_document)
         found += _summary(folder, result)
     return ordered(replace(item, path=f"{prefix}{item.path}") for item in found)
 
@@ -167,14 +170,14 @@ def qualification_findings(
 def qualification_blockers(lock_document: Mapping[str, Any], folder: Path | None) -> list[str]:
     """Return ``not_qualified`` unless a folder of raw controls qualifies exactly this lock's harness.
 
-    Raises EvidenceError for a folder whose campaigns are changed or whose summary is not what they say.
+    Raises EvidenceError with the first finding for a folder whose campaigns are changed or are not of the installed
+    package, or whose summary is not what they say.
     """
     if folder is None:
         return ["not_qualified"]
     found = qualification_findings(folder, lock_document)
-    for wrong in found:
-        if wrong.exit_code != 3 or wrong.path != SUMMARY or not wrong.pointer:
-            raise EvidenceProblem(wrong)
+    if any(wrong.exit_code != 3 or wrong.path != SUMMARY or not wrong.pointer for wrong in found):
+        raise EvidenceProblem(found[0])
     return ["not_qualified"] if found else []
 
 
@@ -207,7 +210,7 @@ def _examined(folder: Path, suite: Suite, name: str, control: str) -> Examined:
     found = [replace(item, path=f"{name}/{item.path}") for item in verdict.findings]
     view = verdict.view
     if view is None or found:
-        return Examined(tuple(found))
+        return Examined(tuple(found), view)
     arms = [(arm["policy"], arm["reference"], arm["options"]) for arm in view.lock_document["arms"]]
     expected: list[tuple[str, str, dict[str, Any]]] = [(f"control:{control}", suite.controls[control].policy, {})]
     if arms != expected:
@@ -237,8 +240,7 @@ def _concluded(suite: Suite, runs: Mapping[str, Examined], audit: ReplayAudit | 
         name: {"lock_sha256": view.lock_sha256, "run_id": _run_id(view), "journal_head": view.records[-1]["sha256"]}
         for name, view in views.items()
     }
-    sources: str = views["null"].lock_document["suite"]["sources"]["sha256"]
-    return Qualification(suite.name, tuple(checks), document_sha256(oracle[0]), bound[0], sources, facts, audit)
+    return Qualification(suite.name, tuple(checks), document_sha256(oracle[0]), bound[0], facts, audit)
 
 
 def _different(views: Mapping[str, CampaignView]) -> int:
@@ -266,16 +268,34 @@ def _counted(name: str, outcomes: Sequence[Outcome], total: int) -> Check:
     return Check(f"{name} control", holds, f"{expected}/{total}", found)
 
 
-def _binding(result: Qualification, lock_document: Mapping[str, Any]) -> list[Finding]:
-    """A qualification holds for exactly the harness, suite sources, packages, machine and simulator that passed."""
-    own = bound_digests(lock_document)
-    pairs = [(section, own[section], result.bound[section]) for section in BOUND_SECTIONS if section != "suite"]
-    pairs.append(("suite/sources/sha256", lock_document["suite"]["sources"]["sha256"], result.sources_sha256))
+def _binding(controls: Mapping[str, Any], lock_document: Mapping[str, Any]) -> list[Finding]:
+    """A qualification holds for exactly the harness, suite sources, packages, machine and simulator that passed.
+
+    ``controls``: the lock of one of its runs.
+    """
+    own, theirs = _bound_to(lock_document), _bound_to(controls)
+    which = {"harness": other_harness(lock_document, harness_listing(controls))}
     return [
-        finding("qualification_binding", SUMMARY, pointer=f"/bound/{name}", expected=expected, found=found)
-        for name, expected, found in pairs
-        if expected != found
+        finding(
+            "qualification_binding",
+            SUMMARY,
+            pointer=f"/bound/{name}",
+            expected=own[name],
+            found=theirs[name] + which.get(name, ""),
+        )
+        for name in own
+        if own[name] != theirs[name]
     ]
+
+
+def _bound_to(lock_document: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a qualification is tied to, as its findings tell it; of the suite only the sources count."""
+    bound = bound_digests(lock_document)
+    del bound["suite"]
+    harness, sources = lock_document["harness"], lock_document["suite"]["sources"]
+    bound["harness"] = f"{harness['version']} {harness['sha256']}"
+    bound["suite/sources/sha256"] = sources["sha256"]
+    return bound
 
 
 def _summary(folder: Path, result: Qualification) -> list[Finding]:
