@@ -102,7 +102,7 @@ def harness_listing(document: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def other_harness(document: Mapping[str, Any], now: Mapping[str, str] | None = None) -> str:
-    """Say in brackets which files of the package are not those of a lock. ``now``: a listing; else the installed one."""
+    """Say in brackets which files of the package are not those of a lock. ``now``: a listing, else the installed."""
     files = fingerprint.changed_files(harness_listing(document), fingerprint.harness_files() if now is None else now)
     return f" ({files})" if files else ""
 
