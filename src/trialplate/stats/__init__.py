@@ -129,6 +129,7 @@ from trialplate.stats.power import (
     noninferiority_pairs,
     paired_sample_size,
     two_proportion_detectable_difference,
+    two_proportion_power,
     two_proportion_sample_size,
 )
 from trialplate.stats.preferences import (
@@ -333,6 +334,7 @@ __all__ = [
     "stage_rates",
     "tango_interval",
     "two_proportion_detectable_difference",
+    "two_proportion_power",
     "two_proportion_sample_size",
     "undefined_draw_probability",
     "verdict",

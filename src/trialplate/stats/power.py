@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from trialplate.errors import StatsInputError
-from trialplate.stats.distributions import normal_critical
+from trialplate.stats.distributions import normal_critical, normal_upper_tail
 from trialplate.stats.inputs import (
     MAX_COUNT,
     as_written,
@@ -160,6 +160,22 @@ def two_proportion_detectable_difference(
     while low < (middle := low + (high - low) / 2.0) < high:
         low, high = (low, middle) if found(middle) else (middle, high)
     return Value(high, None)
+
+
+def two_proportion_power(n1: float, p1: float, *, n2: float, p2: float, alpha: float = 0.05) -> Value:
+    """Return the chance that n1 and n2 independent episodes tell rate p1 from p2, by the normal approximation.
+
+    The side that the difference points to, as in the sample size. For arms too large for ``boschloo_power``.
+    """
+    first, second = positive("n1", n1), positive("n2", n2)
+    rate1, rate2 = fraction_within("p1", p1), fraction_within("p2", p2)
+    mean = (first * rate1 + second * rate2) / (first + second)
+    null = normal_critical(error_tail(alpha)) * math.sqrt(mean * (1.0 - mean) * (1.0 / first + 1.0 / second))
+    spread = math.sqrt(rate1 * (1.0 - rate1) / first + rate2 * (1.0 - rate2) / second)
+    room = abs(rate1 - rate2) - null
+    if spread == 0.0:
+        return Value(1.0 if room > 0.0 else 0.0, None)
+    return Value(normal_upper_tail(-room / spread), None)
 
 
 def _criticals(alpha: object, power: object) -> tuple[float, float]:

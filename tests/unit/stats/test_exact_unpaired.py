@@ -11,6 +11,7 @@ from trialplate.stats import (
     mcnemar_power,
     minimum_detectable_difference,
     two_proportion_detectable_difference,
+    two_proportion_power,
     two_proportion_sample_size,
 )
 
@@ -68,3 +69,11 @@ def test_the_paired_detectable_difference_is_exact_and_a_little_above_the_formul
     assert mcnemar_power(n, (psi + d) / 2, p01=(psi - d) / 2).value >= 0.8
     assert mcnemar_power(n, (psi + d) / 2 - 1e-5, p01=(psi - d) / 2 + 1e-5).value < 0.8
     assert 0 < d - minimum_detectable_difference(n, psi).value < 0.06
+
+
+@pytest.mark.parametrize("rates", [(0.85, 0.7), (0.4, 0.6)])
+def test_the_closed_power_inverts_the_closed_sample_size_and_is_near_the_exact_one(rates):
+    n = two_proportion_sample_size(*rates).n_exact
+    assert two_proportion_power(n, rates[0], n2=n, p2=rates[1]).value == pytest.approx(0.8, abs=1e-9)
+    exact = boschloo_power(300, rates[0], n2=150, p2=rates[1]).value
+    assert two_proportion_power(300, rates[0], n2=150, p2=rates[1]).value == pytest.approx(exact, abs=0.02)

@@ -82,6 +82,7 @@ DEGENERATE = {
     "paired_sample_size": [(0, 0), (1, 0), (0.5, 0.5), (0.1, 0)],
     "noninferiority_pairs": [(0, 0.03), (1, 0.5), (0.5, 1e-12)],
     "minimum_detectable_difference": [(1, 0), (1e-9, 1), (1e15, 1)],
+    "two_proportion_power": [(1, 0, 1, 0), (1, 0, 1, 1), (1e-9, 0.5, 1e15, 0.5), (9, 0.1, 9, 0.9)],
     "two_proportion_detectable_difference": [(1e-9, 1), (1e15, 1e15), (3, 3)],
     "mcnemar_detectable_difference": [(0, 0), (0, 1), (9, 0), (9, 1)],
     "mcnemar_power": [(0, 0, 0), (1, 1, 0), (9, 0.5, 0.5)],
@@ -161,6 +162,7 @@ KEYWORDS = {
     "boschloo_test": ("k2", "n2"),
     "boschloo_power": ("n2", "p2"),
     "chance_of_passes": ("rate",),
+    "two_proportion_power": ("n2", "p2"),
     "group_sequential_sample_size": ("looks",),
 }
 CASES = [(name, arguments) for name, rows in DEGENERATE.items() for arguments in rows]
