@@ -19,6 +19,7 @@ from trialplate.errors import (
     nearest,
 )
 from trialplate.interfaces import Scenario, Suite
+from trialplate.registered_pairs import pair_faults
 from trialplate.registry import load_suite
 from trialplate.spec.protocol import Protocol, cross_faults, read_toml, structure_faults
 from trialplate.spec.schemes import CONTROL_PREFIX, Scheme, scheme_of
@@ -64,6 +65,7 @@ def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
     for index, arm in enumerate(raw.get("arms") or []):
         if isinstance(arm, dict):
             faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)
+    faults += pair_faults(raw, suite)
     return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + fault_table_faults(raw)
 
 

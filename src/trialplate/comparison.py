@@ -169,15 +169,16 @@ def _paired(a: _Side, b: _Side) -> Iterable[PairedCounts]:
 
     An arm without a rate, such as one that was halted, is no side of a pair.
     """
+    denominator = a.view.lock_document["protocol"]["analysis"]["denominator"]  # of both, or they are not compared
     fit_a, fit_b = ([name for name, arm in side.analysed.items() if arm.state != "ERROR"] for side in (a, b))
     for name in fit_a:
         if name in fit_b:
-            yield count_pairs(a.outcomes[name], b.outcomes[name], a=name, b=name)
+            yield count_pairs(a.outcomes[name], b.outcomes[name], a=name, b=name, denominator=denominator)
     alone_a = [name for name in fit_a if name not in b.locked and a.locked[name]["role"] == "arm"]
     alone_b = [name for name in fit_b if name not in a.locked and b.locked[name]["role"] == "arm"]
     for one in alone_a:
         for other in alone_b:
-            yield count_pairs(a.outcomes[one], b.outcomes[other], a=one, b=other)
+            yield count_pairs(a.outcomes[one], b.outcomes[other], a=one, b=other, denominator=denominator)
 
 
 def conditions_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:

@@ -141,7 +141,7 @@ def test_the_commands_print_json_and_their_exit_codes(toy_protocol: Path, tmp_pa
     ran = _cli("run", folder, "--workers", "2")
     assert ran["complete"] is True
     assert _cli("score", folder)["counts"]["oracle"]["PASS"] == 12
-    assert _cli("analyse", folder)["schema"] == "trialplate.analysis/1"
+    assert _cli("analyse", folder)["schema"] == "trialplate.analysis/2"
     assert _cli("judge", folder, expect=3)["claims"][0]["verdict"] == "ineligible"
     assert _cli("verify", folder)["exit_code"] == 0
     assert _cli("show", folder)["attempts"] == 36

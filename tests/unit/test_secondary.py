@@ -90,7 +90,7 @@ def test_another_denominator_gives_another_rate_and_the_same_outcomes(
         to=tmp_path / "s.json",
         plan=plan('[analysis]\nconfidence = 0.9\ndenominator = "valid"\n'),
     )
-    assert found["changed_outcomes"] == [] and found["analysis"]["confidence"] == 0.9
+    assert found["changed_outcomes"] == [] and found["analysis"]["plan"]["confidence"] == 0.9
     assert found["used"]["analysis"]["denominator"] == "valid"
 
 

@@ -12,7 +12,8 @@ from trialplate.report import charts
 from trialplate.report.data import ReportData
 from trialplate.report.headline import arm_facts, is_control
 from trialplate.report.text import condition_text, visible
-from trialplate.scoring.analysis import ArmAnalysis, Comparison, Slice
+from trialplate.scoring.analysis import ArmAnalysis, Slice
+from trialplate.scoring.comparisons import Comparison
 
 
 def results(data: ReportData) -> dict[str, Any]:

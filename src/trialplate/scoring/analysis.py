@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from trialplate.spec.plan import ErrorsRule
+from trialplate.scoring.comparisons import Comparison, Resampling
+from trialplate.spec.plan import AnalysisPlan, DenominatorName, ErrorsRule
 
 ArtifactState = Literal["COMPLETE", "EXPLORATORY", "ERROR"]
-DenominatorName = Literal["initiated", "measured", "valid"]
-SliceKey = Literal["domain", "variant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,47 +206,29 @@ class ArmAnalysis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A registered pair of arms on the same scenarios and repeats.
-
-    ``only_a``/``only_b``: pairs in which only that arm passed. ``difference`` = (only_a - only_b) / pairs with its
-    Tango interval and the exact McNemar p. ``unmatched``: trials without a measured partner. ``unequal_starts``:
-    pairs whose worlds did not start in the same state. ``reversal``: pooled and macro rates order the arms
-    differently. Null with ``reason`` when an artifact is in state ERROR, starts differ or no pair exists.
-    """
-
-    a: str
-    b: str
-    pairs: int
-    both: int
-    only_a: int
-    only_b: int
-    neither: int
-    unmatched: int
-    unequal_starts: int
-    difference: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    mid_p: float | None
-    reversal: bool | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
     """The registered plan, carried out. Arms stand in the order of the protocol; that is no ranking.
 
     ``errors_rule``: whether an errored episode takes an arm's rate away (``void``) or leaves it between ``bounds``.
+    ``resampling``: how the units of all comparisons were drawn; None without a registered comparison.
     """
 
-    confidence: float
-    denominator: DenominatorName
+    plan: AnalysisPlan
     errors_rule: ErrorsRule
-    slices: tuple[SliceKey, ...]
     arms: tuple[ArmAnalysis, ...]
     comparisons: tuple[Comparison, ...]
-    schema: str = "trialplate.analysis/1"
+    resampling: Resampling | None
+    schema: str = "trialplate.analysis/2"
+
+    @property
+    def confidence(self) -> float:
+        """The registered confidence of one arm's intervals."""
+        return self.plan.confidence
+
+    @property
+    def denominator(self) -> DenominatorName:
+        """The registered denominator."""
+        return self.plan.denominator
 
     def arm(self, name: str) -> ArmAnalysis:
         """Return one arm. Raises KeyError with the known names."""
@@ -259,7 +240,7 @@ class Analysis:
     def document(self) -> dict[str, Any]:
         """Return the plain document that is stored as ``analysis.json``."""
         plain: dict[str, Any] = plain_document(self)
-        return plain
+        return plain | {"plan": self.plan.model_dump(mode="json")}
 
 
 def plain_document(value: Any) -> Any:

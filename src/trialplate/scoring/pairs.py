@@ -1,26 +1,34 @@
-"""Two registered arms on the same scenarios: the paired table, its difference and its exact test.
+"""Two arms on the same scenarios: which trials pair up, and how the pairs ended.
 
-Source: statistics specification, sections 3 and 7. The result is an estimate; only a registered claim is a verdict.
+Source: statistics specification, sections 2, 3 and 7. The registered denominator says which trials count, here as in
+the rate of one arm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trialplate import stats
 from trialplate.record import Outcome, Status
-from trialplate.scoring.analysis import ArmAnalysis, Comparison
+from trialplate.spec.plan import DenominatorName
 
 Key = tuple[str, int]
+COUNTED: Mapping[DenominatorName, frozenset[Status]] = {
+    "initiated": frozenset(Status),
+    "measured": frozenset({Status.PASS, Status.FAIL, Status.ERROR}),
+    "valid": frozenset({Status.PASS, Status.FAIL}),
+}
+"""Denominator -> the outcomes that count in it; whichever of them is no PASS counts as not passed."""
+CARRIED_OUT = frozenset({Status.PASS, Status.FAIL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedCounts:
     """Arm ``a`` of one campaign against arm ``b`` of another, over equal (scenario, repeat): counts, no estimate.
 
-    ``pairs``: measured in both and begun in the same state = ``both`` + ``only_a`` + ``only_b`` passed + ``neither``.
-    ``other_start``: measured in both, and their worlds began differently. ``unmatched``: not measured in both.
+    ``pairs``: counted in both and begun in the same state = ``both`` + ``only_a`` + ``only_b`` passed + ``neither``.
+    ``other_start``: counted in both, and their worlds began differently. ``unmatched``: not counted in both.
     """
 
     a: str
@@ -34,12 +42,38 @@ class PairedCounts:
     unmatched: int
 
 
-def count_pairs(outcomes_a: Sequence[Outcome], outcomes_b: Sequence[Outcome], *, a: str, b: str) -> PairedCounts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTable:
+    """How the pairs of two arms of one campaign ended; ``a_errored``, ``b_errored``: pairs with that side errored."""
+
+    pairs: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    unmatched: int
+    unequal_starts: int
+    errored: int
+    a_errored: int
+    b_errored: int
+    reversal: bool | None
+
+    def difference_had_errors(self, *, a_passed: bool) -> float | None:
+        """Return the difference had every errored side of one arm passed, and every one of the other not."""
+        if not self.pairs:
+            return None
+        shift = self.a_errored if a_passed else -self.b_errored
+        return (self.only_a - self.only_b + shift) / self.pairs
+
+
+def count_pairs(
+    outcomes_a: Sequence[Outcome], outcomes_b: Sequence[Outcome], *, a: str, b: str, denominator: DenominatorName
+) -> PairedCounts:
     """Return how the outcomes of two arms pair up. Each side has every (scenario, repeat) at most once."""
-    measured_a, measured_b = _measured(outcomes_a), _measured(outcomes_b)
-    shared = measured_a.keys() & measured_b.keys()
-    begun = [key for key in shared if _same_start(measured_a[key], measured_b[key])]
-    won = [(measured_a[key].status is Status.PASS, measured_b[key].status is Status.PASS) for key in begun]
+    counted_a, counted_b = _counted(outcomes_a, denominator), _counted(outcomes_b, denominator)
+    shared = counted_a.keys() & counted_b.keys()
+    begun = [key for key in shared if _same_start(counted_a[key], counted_b[key])]
+    won = [(_passed(counted_a[key]), _passed(counted_b[key])) for key in begun]
     every = {(o.scenario, o.repeat) for o in (*outcomes_a, *outcomes_b)}
     return PairedCounts(
         a=a,
@@ -54,70 +88,52 @@ def count_pairs(outcomes_a: Sequence[Outcome], outcomes_b: Sequence[Outcome], *,
     )
 
 
-def compare(
-    outcomes_a: Sequence[Outcome],
-    outcomes_b: Sequence[Outcome],
-    *,
-    analysis_a: ArmAnalysis,
-    analysis_b: ArmAnalysis,
-    confidence: float,
-) -> Comparison:
-    """Return the paired comparison of arm A with arm B over equal (scenario, repeat).
-
-    A pair needs PASS or FAIL on both sides; what has no such partner is counted as unmatched. No estimate when
-    an artifact is in state ERROR (``artifact_error``), when worlds of a pair did not start in the same state
-    (``not_comparable``), or without pairs (``no_pairs``).
-    """
-    measured_a, measured_b = _measured(outcomes_a), _measured(outcomes_b)
-    keys = sorted(measured_a.keys() & measured_b.keys())
-    won = [(measured_a[key].status is Status.PASS, measured_b[key].status is Status.PASS) for key in keys]
-    only_a, only_b = won.count((True, False)), won.count((False, True))
-    unequal = sum(not _same_start(measured_a[key], measured_b[key]) for key in keys)
+def pair_table(
+    outcomes_a: Sequence[Outcome], outcomes_b: Sequence[Outcome], *, denominator: DenominatorName
+) -> PairTable:
+    """Return the paired table of two arms over equal (scenario, repeat)."""
+    counted_a, counted_b = _counted(outcomes_a, denominator), _counted(outcomes_b, denominator)
+    keys = sorted(counted_a.keys() & counted_b.keys())
+    won = [(_passed(counted_a[key]), _passed(counted_b[key])) for key in keys]
+    errors = [tuple(side[key].status not in CARRIED_OUT for side in (counted_a, counted_b)) for key in keys]
     every = {(o.scenario, o.repeat) for o in (*outcomes_a, *outcomes_b)}
-    reason: str | None = None
-    if "ERROR" in (analysis_a.state, analysis_b.state):
-        reason = "artifact_error"
-    elif unequal:
-        reason = "not_comparable"
-    elif not keys:
-        reason = "no_pairs"
-    interval = stats.tango_interval(only_a, only_b, n=len(keys), confidence=confidence) if reason is None else None
-    test = stats.mcnemar_exact(only_a, only_b) if reason is None else None
-    return Comparison(
-        a=analysis_a.arm,
-        b=analysis_b.arm,
+    return PairTable(
         pairs=len(keys),
         both=won.count((True, True)),
-        only_a=only_a,
-        only_b=only_b,
+        only_a=won.count((True, False)),
+        only_b=won.count((False, True)),
         neither=won.count((False, False)),
         unmatched=len(every) - len(keys),
-        unequal_starts=unequal,
-        difference=interval.estimate if interval else None,
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        p_value=test.p_value if test else None,
-        mid_p=test.mid_p if test else None,
-        reversal=_reversal(keys, measured_a, measured_b) if reason is None else None,
-        reason=reason,
+        unequal_starts=sum(not _same_start(counted_a[key], counted_b[key]) for key in keys),
+        errored=sum(map(any, errors)),
+        a_errored=sum(side for side, _ in errors),
+        b_errored=sum(side for _, side in errors),
+        reversal=_reversal(keys, counted_a, counted_b) if keys else None,
     )
 
 
-def _measured(outcomes: Sequence[Outcome]) -> dict[Key, Outcome]:
-    return {(o.scenario, o.repeat): o for o in outcomes if o.status in (Status.PASS, Status.FAIL)}
+def _counted(outcomes: Sequence[Outcome], denominator: DenominatorName) -> dict[Key, Outcome]:
+    return {(o.scenario, o.repeat): o for o in outcomes if o.status in COUNTED[denominator]}
+
+
+def _passed(outcome: Outcome) -> bool:
+    return outcome.status is Status.PASS
 
 
 def _same_start(one: Outcome, other: Outcome) -> bool:
+    """Return whether two episodes began alike. One that errored or is excluded is not held to it: it may be why."""
+    if not {one.status, other.status} <= CARRIED_OUT:
+        return True
     return one.initial_state_sha256 == other.initial_state_sha256
 
 
-def _reversal(keys: Sequence[Key], measured_a: dict[Key, Outcome], measured_b: dict[Key, Outcome]) -> bool | None:
+def _reversal(keys: Sequence[Key], counted_a: dict[Key, Outcome], counted_b: dict[Key, Outcome]) -> bool | None:
     """Return whether pooled and macro rates (over domains, of the paired trials) order the arms differently."""
     tables: dict[str, list[int]] = {}
     for key in keys:
-        table = tables.setdefault(measured_a[key].domain, [0, 0, 0])
-        table[0] += measured_a[key].status is Status.PASS
-        table[1] += measured_b[key].status is Status.PASS
+        table = tables.setdefault(counted_a[key].domain, [0, 0, 0])
+        table[0] += _passed(counted_a[key])
+        table[1] += _passed(counted_b[key])
         table[2] += 1
     k_a, k_b, n = (list(column) for column in zip(*tables.values(), strict=True))
     return stats.simpson_check(k_a, n, k_b=k_b, n_b=n).reversal

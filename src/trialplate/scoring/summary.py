@@ -18,18 +18,16 @@ from trialplate.scoring.analysis import (
     ArmAnalysis,
     Bounds,
     Counts,
-    DenominatorName,
     Families,
     Funnel,
     Macro,
     Rate,
     Slice,
-    SliceKey,
 )
 from trialplate.scoring.conduct import arm_conduct
-from trialplate.scoring.pairs import compare
+from trialplate.scoring.verdicts import compare_arms
 from trialplate.spec.channels import ActionSpec
-from trialplate.spec.plan import ErrorsRule
+from trialplate.spec.plan import AnalysisPlan, DenominatorName, ErrorsRule, SliceKey
 from trialplate.stats.accounting import Denominator
 
 __all__ = ["Analysis", "ArmAnalysis", "analyse_outcomes", "rate_of"]
@@ -53,21 +51,18 @@ def analyse_outcomes(
     outcomes: Sequence[Outcome],
     *,
     planned: Mapping[str, int],
+    plan: AnalysisPlan | None = None,
     stages: Sequence[str] | None = None,
-    confidence: float = 0.95,
-    denominator: DenominatorName = "measured",
     errors_rule: ErrorsRule = "bounds",
-    slices: Sequence[SliceKey] = ("domain", "variant"),
-    comparisons: Sequence[tuple[str, str]] = (),
     tested: Collection[str] | None = None,
     action: ActionSpec | None = None,
 ) -> Analysis:
     """Return the analysis of all outcomes of a campaign.
 
-    ``planned``: arm -> number of planned trials, in the order of the protocol. ``stages``: names of the suite's
-    chain; None takes those of the outcomes, which must all agree. ``comparisons``: registered pairs of arms; no
-    other pair is compared. ``tested``: the arms that are no controls, all by default; only of these the halt rule is
-    asked. ``action``: the action space of the suite. Raises EvidenceError for an outcome of an unplanned arm, a
+    ``planned``: arm -> number of planned trials, in the order of the protocol. ``plan``: the registered analysis,
+    None for its defaults. ``stages``: names of the suite's chain; None takes those of the outcomes, which must all
+    agree. ``tested``: the arms that are no controls, all by default; only of these the halt rule is asked.
+    ``action``: the action space of the suite. Raises EvidenceError for an outcome of an unplanned arm, a
     repeated trial or (arm, scenario, repeat), or stages other than the chain's, and StatsInputError for a plan that
     is none.
     """
@@ -77,10 +72,10 @@ def analyse_outcomes(
     by_arm = {
         arm: sorted((o for o in outcomes if o.arm == arm), key=lambda o: (o.scenario, o.repeat)) for arm in planned
     }
+    plan = plan if plan is not None else AnalysisPlan()
     arms = tuple(
         _arm(
-            arm, by_arm[arm], planned=count, stages=tuple(stages), confidence=confidence, denominator=denominator,
-            slices=slices, action=action,
+            arm, by_arm[arm], planned=count, stages=tuple(stages), plan=plan, action=action,
             state_reasons=_state_reasons(
                 by_arm[arm], planned=count, errors_rule=errors_rule, tested=tested is None or arm in tested
             ),
@@ -88,22 +83,11 @@ def analyse_outcomes(
         for arm, count in planned.items()
     )  # fmt: skip
     states = {arm.arm: arm for arm in arms}
-    compared = []
-    for a, b in comparisons:
-        for name in (a, b):
-            if name not in states:
-                raise EvidenceError(f"comparison of an unplanned arm {name!r}{nearest(name, states)}")
-        compared.append(
-            compare(by_arm[a], by_arm[b], analysis_a=states[a], analysis_b=states[b], confidence=confidence)
-        )
-    return Analysis(
-        confidence=confidence,
-        denominator=denominator,
-        errors_rule=errors_rule,
-        slices=tuple(slices),
-        arms=arms,
-        comparisons=tuple(compared),
-    )
+    for name in (name for pair in plan.comparisons for name in pair):
+        if name not in states:
+            raise EvidenceError(f"comparison of an unplanned arm {name!r}{nearest(name, states)}")
+    compared, drawn = compare_arms(by_arm, states, plan=plan, control_hz=action.control_hz if action else None)
+    return Analysis(plan=plan, errors_rule=errors_rule, arms=arms, comparisons=compared, resampling=drawn)
 
 
 def _refuse_strangers(outcomes: Sequence[Outcome], *, planned: Mapping[str, int], stages: Sequence[str]) -> None:
@@ -156,12 +140,11 @@ def _arm(
     *,
     planned: int,
     stages: tuple[str, ...],
-    confidence: float,
-    denominator: DenominatorName,
-    slices: Sequence[SliceKey],
+    plan: AnalysisPlan,
     action: ActionSpec | None,
     state_reasons: tuple[str, ...],
 ) -> ArmAnalysis:
+    confidence, denominator, slices = plan.confidence, plan.denominator, plan.slices
     counts, bounds = _account(outcomes, planned=planned, denominator=denominator)
     voiding = [reason for reason in state_reasons if reason != EXPLORATORY]
     void = next((reason for reason in voiding if reason in WHOLE_RUN), ARTIFACT_ERROR if voiding else None)

@@ -1,15 +1,29 @@
-"""The registered analysis and the registered claims: which numbers are computed, and which rules they must meet."""
+"""The registered analysis and the registered claims: which numbers are computed, and which rules they must meet.
+
+Source: statistics specification, sections 6, 10 and 12. The level is the confidence, once: alpha is what it leaves.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from trialplate.errors import DocumentFault
 from trialplate.spec.channels import Frozen, Name
 
 Confidence = Annotated[float, Field(gt=0.5, lt=1.0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 ErrorsRule = Literal["void", "bounds"]
+DenominatorName = Literal["initiated", "measured", "valid"]
+SliceKey = Literal["domain", "variant"]
+UnitName = Literal["family", "episode"]
+DRAWS_BEYOND_A_BOUND = 50
+"""Draws that must lie beyond each bound, or the bound is a matter of luck (statistics specification, section 10)."""
 
 
 class AnalysisPlan(Frozen):
@@ -19,13 +33,60 @@ class AnalysisPlan(Frozen):
     was started. The rates over ``measured`` and ``valid`` are always printed, the registered one first. ``errors``:
     whether an errored episode takes the arm's rate away (``void``) or leaves it between ``bounds``; None takes the
     suite's rule.
+
+    ``comparisons``: pairs of arms, and no other pair is compared. ``unit``: what is drawn and must be many: the
+    families, or single pairs of episodes, where no family holds two. ``draws``, ``seed``, ``quantile_rule``: of the
+    bootstrap over them. ``multiplicity``: ``holm`` shares the error rate among the m compared pairs (intervals at
+    1 - alpha/m, p-values by Holm); ``none`` gives each the whole of it. ``registered_effect``: the difference of
+    rates worth finding, and ``registered_discordance`` the share of pairs expected to end differently; from both,
+    never from what was observed, come the power and the pairs it needs for ``target_power``. ``design_effect``:
+    by how much shared families stretch that number.
     """
 
     confidence: Confidence = 0.95
-    denominator: Literal["initiated", "measured", "valid"] = "measured"
+    denominator: DenominatorName = "measured"
     errors: ErrorsRule | None = None
-    slices: tuple[Literal["domain", "variant"], ...] = ("domain", "variant")
+    slices: tuple[SliceKey, ...] = ("domain", "variant")
     comparisons: tuple[tuple[str, str], ...] = ()
+    unit: UnitName = "family"
+    draws: Annotated[int, Field(ge=1, le=10_000_000)] = 2000
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 240926
+    quantile_rule: Literal["order", "linear"] = "order"
+    multiplicity: Literal["none", "holm"] = "holm"
+    registered_effect: Share | None = None
+    registered_discordance: Annotated[float, Field(gt=0, le=1)] | None = None
+    design_effect: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    target_power: Share = 0.8
+
+    @property
+    def alpha(self) -> float:
+        """The two-sided error rate that the confidence leaves."""
+        return float(1 - _as_written(self.confidence))
+
+    @property
+    def compared(self) -> int:
+        """How many pairs of arms are compared; a pair counts once, whichever arm stands first."""
+        return len({frozenset(pair) for pair in self.comparisons})
+
+    @property
+    def shares(self) -> int:
+        """Among how many comparisons the error rate is shared."""
+        return max(1, self.compared) if self.multiplicity == "holm" else 1
+
+    @property
+    def pair_alpha(self) -> float:
+        """The error rate of one comparison's intervals, alpha/m."""
+        return float((1 - _as_written(self.confidence)) / self.shares)
+
+    @property
+    def pair_confidence(self) -> float:
+        """The confidence of one comparison's intervals, 1 - alpha/m."""
+        return float(1 - (1 - _as_written(self.confidence)) / self.shares)
+
+    @property
+    def draws_needed(self) -> int:
+        """The fewest draws for intervals at that confidence: R alpha/(2m) >= 50."""
+        return math.ceil(DRAWS_BEYOND_A_BOUND * 2 * self.shares / (1 - _as_written(self.confidence)))
 
 
 class ThresholdClaim(Frozen):
@@ -38,6 +99,69 @@ class ThresholdClaim(Frozen):
     name: Name
     kind: Literal["threshold_rate"]
     arm: str
-    rate: Annotated[float, Field(gt=0, lt=1)]
+    rate: Share
     confidence: Confidence = 0.95
     errors: Literal["ineligible", "lower_bound"] = "ineligible"
+
+
+def plan_of(raw: Mapping[str, Any]) -> AnalysisPlan | None:
+    """Return the analysis of a raw protocol, None where its shape is wrong, which the shape check says."""
+    table = raw.get("analysis", {})
+    try:
+        return AnalysisPlan.model_validate_json(json.dumps(table))
+    except (ValidationError, TypeError, ValueError):
+        return None
+
+
+def analysis_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
+    """Return what the members of a registered analysis say against each other."""
+    plan = plan_of(raw)
+    if plan is None:
+        return []
+    found: list[tuple[str, str]] = []
+    for index, pair in enumerate(plan.comparisons):
+        if pair in plan.comparisons[:index]:
+            found.append((f"comparisons[{index}]", f"{pair[0]!r} against {pair[1]!r} stands twice"))
+    needed = plan.draws_needed
+    if plan.comparisons and plan.draws < needed:
+        found.append(
+            (
+                "draws",
+                f"expected at least {needed}: {DRAWS_BEYOND_A_BOUND} draws beyond each bound at confidence"
+                f" {plan.confidence}, shared among {plan.shares}; got {plan.draws}",
+            )
+        )
+    effect, discordance = plan.registered_effect, plan.registered_discordance
+    if effect is not None and discordance is None:
+        found.append(
+            (
+                "registered_discordance",
+                "missing: how many pairs an effect needs depends on the share of pairs that end differently",
+            )
+        )
+    elif effect is not None and discordance is not None and discordance < effect:
+        found.append(
+            (
+                "registered_discordance",
+                f"expected at least the registered effect {effect}: rates cannot differ by more than pairs do,"
+                f" got {discordance}",
+            )
+        )
+    if not plan.comparisons:
+        found += [
+            (name, "has no use without analysis.comparisons: leave it out, or register what is compared")
+            for name in _OF_COMPARISONS
+            if getattr(plan, name) != AnalysisPlan.model_fields[name].default
+        ]
+    return [DocumentFault(f"analysis.{name}", message) for name, message in found]
+
+
+_OF_COMPARISONS = (
+    "unit", "draws", "seed", "quantile_rule", "multiplicity", "registered_effect", "registered_discordance",
+    "design_effect", "target_power",
+)  # fmt: skip
+
+
+def _as_written(value: float) -> Fraction:
+    """Return the decimal that a person wrote, exactly: 1 - 0.95 is 0.05."""
+    return Fraction(repr(value))

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trialplate.errors import DocumentFault, ProtocolError, nearest
 from trialplate.spec.channels import Frozen, Name, PolicySpec
-from trialplate.spec.plan import AnalysisPlan, ThresholdClaim
+from trialplate.spec.plan import AnalysisPlan, ThresholdClaim, analysis_faults
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import Scheme, scheme_of
 
@@ -265,7 +265,7 @@ def cross_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
             if isinstance(arm, str) and arm not in known:
                 place = f"analysis.comparisons[{index}]"
                 faults.append(DocumentFault(place, f"unknown arm {arm!r}{nearest(arm, known)}"))
-    return faults
+    return faults + analysis_faults(raw)
 
 
 def _tables(raw: Mapping[str, Any], key: str) -> Iterable[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.score import score_rows
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.channels import ActionSpec
+from trialplate.spec.plan import AnalysisPlan
 from trialplate.spec.stages import StageChain
 from trialplate.store.disclosures import COMPROMISED
 from trialplate.store.view import CampaignView
@@ -91,11 +92,8 @@ def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, An
         outcomes,
         planned=planned,
         stages=[stage["name"] for stage in suite["chain"]["stages"]],
-        confidence=plan["confidence"],
-        denominator=plan["denominator"],
+        plan=AnalysisPlan.model_validate_json(json.dumps(plan)),
         errors_rule=suite["errors_rule"],
-        slices=tuple(plan["slices"]),
-        comparisons=tuple((a, b) for a, b in plan["comparisons"]),
         tested=[arm["name"] for arm in lock_document["arms"] if arm["role"] == "arm"],
         action=ActionSpec.model_validate_json(json.dumps(suite["action"])),
     )

@@ -12,7 +12,7 @@ from trialplate.errors import StatsInputError
 from trialplate.record import Outcome, StageResult, Status
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.summary import analyse_outcomes
-from trialplate.spec.plan import ThresholdClaim
+from trialplate.spec.plan import AnalysisPlan, ThresholdClaim
 from trialplate.stats import clopper_pearson_interval
 
 
@@ -33,7 +33,9 @@ def analysis(statuses: list[str], *, planned: int | None = None, per_family: int
         for n, status in enumerate(statuses)
     ]
     count = len(statuses) if planned is None else planned
-    return analyse_outcomes(outcomes, planned={"a": count}, stages=["done"], **plan)
+    registered = {name: plan.pop(name) for name in list(plan) if name in AnalysisPlan.model_fields}
+    found = AnalysisPlan(**registered)
+    return analyse_outcomes(outcomes, planned={"a": count}, stages=["done"], plan=found, **plan)
 
 
 def judge(found: Analysis, rate: float, *blockers: str) -> Claim:

@@ -16,7 +16,7 @@ from trialplate.claims import Claim, judge_claims
 from trialplate.record import Conduct, Outcome, StageResult, Status
 from trialplate.report import Latency, Media, ReportData, SuiteFacts
 from trialplate.scoring.summary import analyse_outcomes
-from trialplate.spec.plan import ErrorsRule, ThresholdClaim
+from trialplate.spec.plan import AnalysisPlan, ErrorsRule, ThresholdClaim
 from trialplate.spec.registration import AdapterIdentity, Registration
 from trialplate.spec.stages import Condition, StageChain, StageSpec
 
@@ -269,8 +269,9 @@ def report_data(
     """The whole input of a report."""
     chosen = [o for o in (outcomes() if made is None else made) if o.arm in roles]
     analysis = analyse_outcomes(
-        chosen, planned=dict.fromkeys(roles, len(SCENARIOS)), stages=STAGES, comparisons=comparisons,
-        errors_rule=errors_rule, tested=[name for name, role in roles.items() if role == "arm"],
+        chosen, planned=dict.fromkeys(roles, len(SCENARIOS)), stages=STAGES, errors_rule=errors_rule,
+        plan=AnalysisPlan(comparisons=tuple(comparisons), multiplicity="none"),
+        tested=[name for name, role in roles.items() if role == "arm"],
     )  # fmt: skip
     claims: tuple[Claim, ...] = judge_claims(analysis, rules, blockers)
     media = {

@@ -14,12 +14,14 @@ from trialplate.errors import EvidenceError
 from trialplate.record import Outcome
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.summary import analyse_outcomes
+from trialplate.spec.plan import AnalysisPlan
 
 
 def analyse(outcomes: list[Outcome], **plan: Any) -> Analysis:
     arms = list(dict.fromkeys(o.arm for o in outcomes))
     defaults: dict[str, Any] = {"planned": {a: sum(o.arm == a for o in outcomes) for a in arms}, "stages": STAGES}
-    return analyse_outcomes(outcomes, **(defaults | plan))
+    registered = {name: plan.pop(name) for name in list(plan) if name in AnalysisPlan.model_fields}
+    return analyse_outcomes(outcomes, plan=AnalysisPlan(**registered), **(defaults | plan))
 
 
 def arm_of(passed: int, failed: int, *, arm: str = "a", domain: str = "nominal", first: int = 0) -> list[Outcome]:
@@ -189,7 +191,7 @@ def test_episodes_that_share_a_family_get_cluster_intervals_beside() -> None:
 
 def pair(a: list[str], b: list[str], **plan: Any) -> Analysis:
     outcomes = [outcome("a", n, s) for n, s in enumerate(a)] + [outcome("b", n, s) for n, s in enumerate(b)]
-    return analyse(outcomes, comparisons=[("a", "b")], **plan)
+    return analyse(outcomes, comparisons=(("a", "b"),), **plan)
 
 
 def test_a_registered_comparison_counts_discordant_pairs() -> None:
@@ -207,9 +209,21 @@ def test_a_comparison_with_an_errored_arm_has_no_estimate() -> None:
     statuses = ["PASS"] * 4, ["PASS", "PASS", "FAIL", "ERROR"]
     found = pair(*statuses, errors_rule="void").comparisons[0]
     assert found.reason == "artifact_error" and found.difference is None and found.p_value is None
-    assert (found.pairs, found.unmatched) == (3, 1)
-    bounded = pair(*statuses, errors_rule="bounds").comparisons[0]
-    assert bounded.reason is None and (bounded.pairs, bounded.unmatched) == (3, 1)
+    assert (found.pairs, found.unmatched, found.errored) == (4, 0, 1)
+    assert found.verdict == "NOT_COMPARABLE" and found.differs == ("state of b: ERROR (errored_episodes)",)
+
+
+def test_pairs_follow_the_registered_denominator() -> None:
+    statuses = ["PASS"] * 4, ["PASS", "PASS", "FAIL", "ERROR"]
+    measured = pair(*statuses).comparisons[0]
+    assert measured.reason is None and (measured.pairs, measured.unmatched, measured.only_a) == (4, 0, 2)
+    assert (measured.difference, measured.error_low, measured.error_high) == (0.5, 0.25, 0.5)
+    valid = pair(*statuses, denominator="valid").comparisons[0]
+    assert valid.reason is None and (valid.pairs, valid.unmatched, valid.only_a) == (3, 1, 1)
+    assert (valid.errored, valid.error_low) == (0, valid.difference)
+    excluded = ["PASS"] * 4, ["PASS", "PASS", "FAIL", "EXCLUDED"]
+    started = pair(*excluded, denominator="initiated").comparisons[0]
+    assert (started.pairs, started.unmatched, started.only_a) == (4, 0, 2)
 
 
 def test_an_excluded_partner_leaves_its_trial_unmatched() -> None:
@@ -219,12 +233,12 @@ def test_an_excluded_partner_leaves_its_trial_unmatched() -> None:
 
 def test_pairs_whose_worlds_started_apart_are_not_compared() -> None:
     outcomes = [outcome("a", 0), outcome("b", 0, initial_state_sha256="0" * 63 + "9")]
-    found = analyse(outcomes, comparisons=[("a", "b")]).comparisons[0]
+    found = analyse(outcomes, comparisons=(("a", "b"),)).comparisons[0]
     assert found.unequal_starts == 1 and found.reason == "not_comparable" and found.difference is None
 
 
 def test_a_comparison_without_pairs_has_no_estimate() -> None:
-    found = analyse([outcome("a", 0), outcome("b", 1)], comparisons=[("a", "b")]).comparisons[0]
+    found = analyse([outcome("a", 0), outcome("b", 1)], comparisons=(("a", "b"),)).comparisons[0]
     assert found.reason == "no_pairs" and found.unmatched == 2
 
 
@@ -243,7 +257,7 @@ def test_unplanned_arms_and_repeated_trials_are_refused() -> None:
     with pytest.raises(EvidenceError, match="stands twice"):
         analyse([outcome("a", 0), outcome("a", 0, trial_id="other")])
     with pytest.raises(EvidenceError, match="comparison of an unplanned arm 'c'"):
-        analyse(arm_of(1, 0), comparisons=[("a", "c")])
+        analyse(arm_of(1, 0), comparisons=(("a", "c"),))
 
 
 def test_without_named_stages_those_of_the_outcomes_count() -> None:
@@ -266,7 +280,7 @@ def test_the_document_is_canonical_and_independent_of_the_order_of_outcomes(
 ) -> None:
     outcomes = [outcome("a", n, s, stages_passed=n % 6, domain=f"d{n % 3}") for n, s in enumerate(a)]
     outcomes += [outcome("b", n, s, domain=f"d{n % 3}") for n, s in enumerate(b)]
-    plan: dict[str, Any] = {"planned": {"a": len(a), "b": len(b)}, "comparisons": [("a", "b")], "errors_rule": rule}
+    plan: dict[str, Any] = {"planned": {"a": len(a), "b": len(b)}, "comparisons": (("a", "b"),), "errors_rule": rule}
     document = analyse(outcomes, **plan).document()
     assert parse_strict(canonical_json(document)) == document
     shuffled = list(outcomes)

@@ -1,0 +1,68 @@
+"""Arms that may not be compared as registered are refused before anything is locked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trialplate.interfaces import Suite
+from trialplate.registered_pairs import pair_faults
+from trialplate.registry import load_suite
+
+TOY = load_suite("toy")
+ARMS = [{"name": "a", "policy": "control:scripted"}, {"name": "b", "policy": "arm.py:make", "profile": "standard"}]
+
+
+def raw(*, arms: list[dict[str, Any]] = ARMS, suite: dict[str, Any] | None = None, **analysis: Any) -> dict[str, Any]:
+    registered = {"comparisons": [["a", "b"]], **analysis}
+    return {"suite": {"name": "toy", **(suite or {})}, "arms": arms, "analysis": registered}
+
+
+def paths(document: dict[str, Any], *, of: Suite = TOY) -> list[str]:
+    return [fault.path for fault in pair_faults(document, of)]
+
+
+def test_two_arms_that_see_the_same_are_admitted() -> None:
+    assert paths(raw()) == [] == paths(raw(unit="episode"))
+
+
+def test_arms_under_different_profiles_are_not_compared() -> None:
+    arms = [ARMS[0], {**ARMS[1], "profile": "wrist"}]
+    (fault,) = pair_faults(raw(arms=arms), TOY)
+    assert fault.path == "analysis.comparisons[0]" and "'standard'" in fault.message and "'wrist'" in fault.message
+    assert paths(raw(arms=arms, comparisons=[])) == []
+
+
+def test_a_control_sees_what_the_suite_gives_it() -> None:
+    oracle = replace(TOY.controls["oracle"], profile="privileged")
+    suite = replace(TOY, controls={**TOY.controls, "oracle": oracle})
+    arms = [{"name": "a", "policy": "control:oracle"}, ARMS[1]]
+    assert paths(raw(arms=arms), of=suite) == ["analysis.comparisons[0]"]
+    assert paths(raw(arms=[{**arms[0], "profile": "standard"}, ARMS[1]]), of=suite) == []
+
+
+def test_episodes_are_no_unit_where_they_share_a_family() -> None:
+    assert paths(raw(unit="episode", suite={"repeats": 2})) == ["analysis.unit"]
+    twins = tuple(replace(s, family="one") for s in TOY.scenarios())
+    shared = replace(TOY, scenarios=lambda: twins)
+    (fault,) = pair_faults(raw(unit="episode"), shared)
+    assert fault.path == "analysis.unit" and "6 scenarios" in fault.message
+    assert paths(raw(), of=shared) == []
+    single = [TOY.scenarios()[0].id]
+    assert paths(raw(unit="episode", suite={"scenarios": single}), of=shared) == []
+
+
+def test_one_world_in_two_families_is_refused() -> None:
+    first, second, *others = TOY.scenarios()
+    twin = replace(second, parameters=first.parameters, domain=first.domain, variant=first.variant)
+    suite = replace(TOY, scenarios=lambda: (first, twin, *others))
+    (fault,) = pair_faults(raw(), suite)
+    assert fault.path == "suite.scenarios" and first.id in fault.message and "two families" in fault.message
+    assert paths(raw(suite={"scenarios": [first.id]}), of=suite) == []
+
+
+@pytest.mark.parametrize("arms", [None, [3], [{"name": "a"}], [{"name": 1, "policy": 2}]])
+def test_arms_that_are_none_are_left_to_the_shape_check(arms: Any) -> None:
+    assert paths(raw(arms=arms)) == []
