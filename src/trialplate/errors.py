@@ -7,7 +7,10 @@
     |-- Unavailable                 this machine lacks something (GL, a package)             exit 2
     |-- StatsInputError             a number handed to a statistic is not one                exit 2
     |-- PolicyFault                 the arm's doing: charged to the arm by the fault table
+    |   `-- PlanFault               a planner that has no plan, or sent one that is none
+    |       `-- PlanningFailed      what a planner raises for "no plan"
     |-- ContractFault               the two sides did not keep the policy contract: neither's merit
+    |   `-- CaseFault               a skill case that was not put to the test: nothing is said of the planner
     |-- HarnessFault                our doing: the episode is no evidence about the arm
     |   |-- SensorInvalid           blank, twin or stale camera, non-finite state
     |   |-- SceneMismatch           the world is not the scenario that was promised
@@ -172,6 +175,36 @@ class ContractFault(TrialplateError):
     """Messages that do not keep the policy contract. ``code`` is one of ``CONTRACT_FAULTS``."""
 
     code = "wire_malformed"
+
+
+class PlanFault(PolicyFault):
+    """A planner that raised, took too long, or sent what is no plan.
+
+    ``code``: ``planner_exception``, ``planner_reported_failure`` or ``timeout``; ``detail``: one of ``PLAN_DETAILS``
+    of :mod:`trialplate.spec.skills`, None where the reason has none.
+    """
+
+    code = "planner_exception"
+
+    def __init__(self, message: str, *, code: str | None = None, detail: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.detail = detail
+
+
+class PlanningFailed(PlanFault):
+    """A planner raises this for "no plan"; the message is recorded."""
+
+    code = "planner_reported_failure"
+
+
+class CaseFault(ContractFault):
+    """A skill case that could not be put to the test. ``detail``: one of ``CASE_DETAILS``."""
+
+    code = "invalid_case"
+
+    def __init__(self, message: str, *, code: str | None = None, detail: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.detail = detail
 
 
 class HarnessFault(TrialplateError):

@@ -14,6 +14,7 @@ from trialplate.record.episode import (
 )
 from trialplate.record.exchange import Exchange
 from trialplate.record.observation import EpisodeInfo, History, Measurement, Observation, Remaining
+from trialplate.record.skills import SkillFacts, SkillPlan, StagePart, StageRecord
 from trialplate.record.trace import Column, Trace
 
 __all__ = [
@@ -35,6 +36,10 @@ __all__ = [
     "PolicyDecision",
     "Remaining",
     "Row",
+    "SkillFacts",
+    "SkillPlan",
+    "StagePart",
+    "StageRecord",
     "StageResult",
     "Status",
     "Stop",

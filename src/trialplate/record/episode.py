@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
+
+from trialplate.record.skills import SkillFacts
 
 
 class Status(StrEnum):
@@ -61,7 +63,8 @@ class ExchangeRef:
 class Row:
     """Everything a reader of one attempt needs, stored as ``episodes/<trial>/row.json``.
 
-    ``termination``: ``policy_stop``, ``step_limit``, ``control_rejected``, ``fault`` or ``interrupted``.
+    ``termination``: ``policy_stop``, ``step_limit``, ``control_rejected``, ``plan_replayed``, ``fault`` or
+    ``interrupted``.
     ``fault``: its code and message when a fault ended the attempt. No status stands here: scoring applies the
     fault table and the stage chain. ``rows_dropped`` lay behind the replan interval, ``rows_discarded`` inside it
     when the episode ended; ``short_chunks`` counts decisions shorter than it, ``calls_rejected`` those that were not
@@ -109,7 +112,9 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """Return the plain document that is stored and hashed."""
-        plain = asdict(self)
+        plain = {name: getattr(self, name) for name in _ROW_MEMBERS}
+        for name in ("trace", "exchange", "timing"):
+            plain[name] = asdict(plain[name]) if plain[name] is not None else None
         plain["events"] = [asdict(event) for event in self.events]
         return plain
 
@@ -122,6 +127,9 @@ class Row:
         values["exchange"] = ExchangeRef(**values["exchange"]) if values["exchange"] is not None else None
         values["timing"] = Timing(**values["timing"]) if values["timing"] is not None else None
         return cls(**values)
+
+
+_ROW_MEMBERS = tuple(item.name for item in fields(Row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,8 @@ class Outcome:
 
     ``conduct``: None where only results were handed over, without their recordings. ``blinding``: ``compromised``
     when a leak was disclosed on this attempt; None says only that none was. ``identity``: ``exploratory`` when a run
-    of the campaign declared another identity of this arm than the locked one.
+    of the campaign declared another identity of this arm than the locked one. ``skill``: what a suite of skills says
+    beside that; None elsewhere, and then it stands in no document.
     """
 
     trial_id: str
@@ -188,6 +197,7 @@ class Outcome:
     conduct: Conduct | None = None
     blinding: Literal["compromised"] | None = None
     identity: Literal["exploratory"] | None = None
+    skill: SkillFacts | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the plain form that is written, one canonical line each, into ``results.jsonl``."""
@@ -195,6 +205,8 @@ class Outcome:
         plain["status"] = self.status.value
         plain["stages"] = [asdict(stage) for stage in self.stages]
         plain["notes"] = list(self.notes)
+        if self.skill is None:
+            del plain["skill"]
         if plain["conduct"] is not None:
             for name in ("action_low", "action_high"):
                 plain["conduct"][name] = list(plain["conduct"][name]) if plain["conduct"][name] is not None else None

@@ -82,8 +82,8 @@ class SkillCase(Frozen):
 
     ``q_start`` (dof,) in the units of ``dof``. ``poses``: name -> x, y, z in m and a unit quaternion wxyz, in the
     world's frame. ``command``: what the skill is asked for. ``segments``: required names, in order. ``world``: the
-    scene as the suite builds it. ``screen``: whether a grasp was attainable when the suite was built, and how that was
-    found; None for skills that sample none. ``case_sha256``: digest of every other member.
+    scene as the suite builds it. ``screen``: whether a grasp was attainable when the suite was built, and
+    how that was found; None for skills that sample none. ``case_sha256``: digest of every other member.
     """
 
     case_id: str
