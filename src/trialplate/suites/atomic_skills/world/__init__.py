@@ -1,0 +1,1 @@
+"""The live world of the suite: scenes, robots, contacts, replay. Imports MuJoCo."""
