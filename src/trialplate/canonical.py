@@ -11,7 +11,8 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _HASH_CHUNK_BYTES = 1024 * 1024
 _SINGLE = struct.Struct("<f")
 _CONTAINERS = frozenset((dict, list, tuple))
+_TEXT = frozenset((str,))
+_QUICK_KINDS = _CONTAINERS | {str, int, float, bool, type(None)}
+_POINT = re.compile(rb'("[^"]*")|\.0(?=[,\]}]|$)')
+_SIGNED_ZERO = re.compile(rb"-0\.0(?![0-9])")
 _LONG_NUMBERS = (b":" + b"0" * 16, b"-" + b"0" * 16)
 _DIGITS_ALIKE = bytes.maketrans(b"123456789,[", b"000000000::")
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
@@ -63,43 +68,60 @@ def canonical_json(value: JsonValue) -> bytes:
     converts them knowingly.
     """
     quick = _quick(value)
-    plain = _check(value, "") if quick is None else quick
-    if plain:
+    if quick is not None:
+        written = _QUICK_WRITER.encode(value)
+        encoded = written if quick else _without_point(written)
+        if encoded is not None and b"\\u" not in encoded:
+            return encoded
+    if _check(value, ""):
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-    encoded: bytes = rfc8785.dumps(value)
-    return encoded
+    careful: bytes = rfc8785.dumps(value)
+    return careful
 
 
 def _quick(value: JsonValue) -> bool | None:
-    """Say what :func:`_check` would, without knowing the place of a mistake: None when there may be one."""
-    items = _quick_items(value)
-    if items is None:
+    """Return whether the quick writer may be asked: True when all numbers are integers, None when it may not.
+
+    Only where :func:`_check` would find no mistake, in ASCII, and with numbers whose text is the same everywhere but
+    for the ``.0`` of whole ones. A document is looked at level by level, from its outside.
+    """
+    level, whole = [value], True
+    for _ in range(MAX_DEPTH):
+        kinds = set(map(type, level))
+        if not kinds <= _QUICK_KINDS:
+            return None
+        texts = [item for item in level if type(item) is str] if str in kinds else []
+        objects = [item for item in level if type(item) is dict] if dict in kinds else []
+        keys = list(chain.from_iterable(objects))
+        if not set(map(type, keys)) <= _TEXT:
+            return None
+        joined = "".join(chain(texts, keys))
+        if not joined.isascii() or "\x00" in joined:
+            return None
+        if int in kinds and not _safe(level):
+            return None
+        if float in kinds:
+            whole = False
+            if not all(1e-5 <= abs(item) < 1e15 or item == 0.0 for item in level if type(item) is float):
+                return None
+        if not kinds & _CONTAINERS:
+            return whole
+        lists = [item for item in level if type(item) is list or type(item) is tuple]
+        level = [*chain.from_iterable(item.values() for item in objects), *chain.from_iterable(lists)]
+    return None
+
+
+def _safe(level: list[Any]) -> bool:
+    """Return whether every integer among these is one that every parser reads alike."""
+    numbers = [item for item in level if type(item) is int]
+    return bool(min(numbers) >= -MAX_SAFE_INTEGER and max(numbers) <= MAX_SAFE_INTEGER)
+
+
+def _without_point(encoded: bytes) -> bytes | None:
+    """Write whole numbers without their ``.0``; None where texts hold escapes, or a zero may have a sign."""
+    if b"\\" in encoded or _SIGNED_ZERO.search(encoded):
         return None
-    plain = True
-    for item in items:
-        kind = type(item)
-        if kind is str:
-            if not item.isascii() or "\x00" in item:
-                return None
-        elif kind is int or kind is float:
-            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:  # nor is NaN between them
-                return None
-            plain = plain and kind is int
-        elif item is not None and kind is not bool:
-            inner = _quick(item) if kind in _CONTAINERS else None
-            if inner is None:
-                return None
-            plain = plain and inner
-    return plain
-
-
-def _quick_items(value: JsonValue) -> Iterable[Any] | None:
-    """Return what stands in a value that has ordinary keys, or None; a leaf stands in itself."""
-    kind = type(value)
-    if kind is dict:
-        ordinary = all(type(key) is str and key.isascii() and "\x00" not in key for key in value)
-        return value.values() if ordinary else None
-    return value if kind is list or kind is tuple else (value,)
+    return _POINT.sub(rb"\1", encoded)
 
 
 def _check(value: JsonValue, pointer: str) -> bool:

@@ -176,6 +176,17 @@ def test_the_fast_path_gives_the_bytes_of_the_general_one(document: Any) -> None
     assert canonical_json(document) == rfc8785.dumps(document)
 
 
+_BORDERS = (0.0, -0.0, 1.0, -0.05, 1e-5, 9.999999e-6, 1e-7, 1e14 + 0.5, 999999999999999.0, 1e15, 1e16 / 3, 1e21, 2.5)
+
+
+@pytest.mark.parametrize("number", _BORDERS)
+@pytest.mark.parametrize("text", ["", "1.0,2.0]", '1.0"', "-0.0", "\\", "\n1.0}", "\x01\x7f", "1.0é"])
+def test_whole_numbers_lose_their_point_and_texts_that_look_like_them_do_not(number: float, text: str) -> None:
+    document = {"a": [number, text, -number], text: number, "z": number}
+    assert canonical_json(document) == rfc8785.dumps(document)
+    assert canonical_json(number) == rfc8785.dumps(number)
+
+
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=4) | st.binary(),
     lambda inner: (
