@@ -6,7 +6,7 @@ or whole and the pointer is the old or the new one. Source: evidence specificati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,16 +29,28 @@ from trialplate.verification import score_view
 SCHEMA = "trialplate.promotion/1"
 SUFFIX = ".promotion.json"
 PROMOTED, REFUSED = "promoted", "refused"
+BESIDE_FINDINGS: Mapping[str, str] = {
+    "not_confirmatory": "expected the run class confirmatory; nothing else can carry a claim",
+    "holdout_spent": "its scenarios were opened before the lock; hold back others, and lock again",
+    "qualification_missing": "expected the raw controls in the bundle; seal with --qualification",
+    "verifier_failed": "the verifier ended without saying why",
+}
+"""Reasons of a refusal that are no finding in a bundle that verifies, and what to do."""
+
 Clock = Callable[[], Stamp]
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What came of a promotion: its record, and the exit code (0 promoted; else that of the verifier, or 3)."""
+    """What came of a promotion: its record, and the exit code (0 promoted; else that of the verifier, or 3).
+
+    ``verdict``: what the verifier said, with the place of everything it found.
+    """
 
     path: Path
     document: dict[str, Any]
     exit_code: int
+    verdict: FreshVerdict
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -69,7 +81,7 @@ def promote(
     path = record_path(folder)
     disk.replace(path, canonical_json(record))
     blocked = 0 if record["result"] == PROMOTED else 3
-    return Promotion(path, record, verdict.exit_code or blocked)
+    return Promotion(path, record, verdict.exit_code or blocked, verdict)
 
 
 def record_path(folder: Path) -> Path:
@@ -132,11 +144,7 @@ def publish(
     document = _document(disk, source)
     record = read_promotion(disk, source)
     if record is None or record.get("result") != PROMOTED or record.get("bundle_id") != document.bundle_id:
-        raise UsageError(
-            f"{source.name} is not promoted: expected a record beside it that says so. Run `trialplate promote`: it"
-            " says what is missing",
-            code="not_promoted",
-        )
+        raise _not_promoted(source, record)
     with building(disk, room, clock=clock):
         target = room / document.bundle_id
         _refuse_published(disk, target)
@@ -147,6 +155,17 @@ def publish(
         pointer = _point(disk, room, document.bundle_id)
         disk.replace(record_path(target), canonical_json(record), mode=0o444)
     return Published(target, pointer)
+
+
+def _not_promoted(source: Path, record: dict[str, Any] | None) -> UsageError:
+    reasons = record.get("reasons") if record is not None else None
+    listed = ", ".join(map(str, reasons)) if isinstance(reasons, list) else ""
+    found = "none" if record is None else f"one that refuses it ({listed})" if listed else "one of another bundle"
+    return UsageError(
+        f"{source.name} is not promoted: expected a record beside it that says so, found {found}. Run `trialplate"
+        " promote`: it says what is missing",
+        code="not_promoted",
+    )
 
 
 def _copy(
@@ -177,6 +196,10 @@ def _recompute(
     again = promotion_record(disk, folder, document, verdict=verdict, utc=str(record.get("utc")))
     if again != record:
         reasons = ", ".join(again["reasons"]) or "policy or verifier differ from those of the record"
+        first = next(iter(verdict.document.get("findings", ())), None) if verdict.exit_code else None
+        if first is not None and "path" in first:
+            place = f"{first['path']}#{first['pointer']}" if first["pointer"] else first["path"]
+            reasons += f" ({place}: expected {first['expected']}, found {first['found']})"
         raise EvidenceError(
             f"the promotion of {document.bundle_id} does not come out again: {reasons}",
             code="promotion_not_reproduced",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import BLOCKED, NO, YES, emit, plain, progress_bar, table
+from trialplate.cli.output import BLOCKED, NO, YES, emit, finding_lines, plain, progress_bar, say, table
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -236,7 +236,9 @@ def verify(
     beacon: str | None = None,
     expect_lock: str | None = None,
     expect_root: str | None = None,
-    expect_head: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
+    expect_head: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=False, negative_iterable="", show_default=False)
+    ] = (),
     keys: Path | None = None,
     threshold: int = 1,
     weights: Path | None = None,
@@ -244,15 +246,17 @@ def verify(
     workers: int = 1,
     json: Json = False,
 ) -> int:
-    """Check a campaign or a bundle: chain, digests, density, rescoring, recomputation. Writes nothing.
+    """Check a campaign or a bundle: digests, chain, coverage, and every number computed again. Writes nothing.
+
+    Exit code: 0 verified; 1 changed, or a number does not come out again; 2 malformed, or bad arguments; 3 intact,
+    but something blocks it. Five lines are printed in any case; LIMITS says what no check can show.
 
     Parameters
     ----------
     campaign
         The campaign or bundle folder.
     qualification
-        Folder written by `trialplate qualify`; without it claims that lean on a qualification are blocked. A bundle
-        has its own.
+        Folder written by `trialplate qualify`; without it a campaign's claims that lean on one are blocked.
     replay
         Simulate attempts again and compare every state: `all` (or nothing more), or how many to pick.
     beacon
@@ -300,13 +304,12 @@ def verify(
         )
 
     def text() -> None:
-        for finding in verdict.findings:
-            pointer = f"#{finding.pointer}" if finding.pointer else ""
-            print(f"{finding.code}: {finding.path}{pointer}: expected {finding.expected}, found {finding.found}")
+        for line in finding_lines(verdict.document()["findings"]):
+            say(line)
         for amendment in verdict.amendments:
-            print(plain(f"AMENDMENT {amendment.line()}"))
+            say(plain(f"AMENDMENT {amendment.line()}"))
         for line in verdict.lines():
-            print(line)
+            say(plain(line))
 
     emit(verdict.document(), as_json=json, text=text)
     return verdict.exit_code

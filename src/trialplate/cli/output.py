@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json as json_module
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as distribution_version
 from time import monotonic
@@ -98,7 +100,34 @@ def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) 
         drawn.add_column(name, overflow="fold")  # a name that is cut short is another name
     for row in rows:
         drawn.add_row(*(Text(plain(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 160).print(drawn)
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    Console(width=None if known else 160).print(drawn)
+
+
+def finding_lines(findings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what a check found: code and place, what was expected, what is there. The same in many files once.
+
+    ``findings``: with members ``code path pointer expected found``, in the order of the stages.
+    """
+    places: dict[tuple[str, ...], list[str]] = {}
+    for item in findings:
+        key = tuple(plain(str(item[name])) for name in ("code", "pointer", "expected", "found"))
+        places.setdefault(key, []).append(plain(str(item["path"])))
+    for (code, pointer, expected, found), paths in places.items():
+        more = f" (and {len(paths) - 1} more files: {', '.join(paths[1:3])}{', ...' * (len(paths) > 3)})"
+        yield f"{code}: {paths[0]}{f'#{pointer}' * bool(pointer)}{more * (len(paths) > 1)}"
+        yield f"  expected {expected or 'nothing'}"
+        yield f"  found    {found or 'nothing'}"
+
+
+def say(line: str) -> None:
+    """Print a line, folded between words where the width is known (a terminal, or COLUMNS)."""
+    width = shutil.get_terminal_size(fallback=(0, 0)).columns
+    if not 0 < width < len(line):
+        print(line)
+        return
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    print(textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
 
 
 def plain(text: str) -> str:

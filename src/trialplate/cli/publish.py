@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import YES, emit
+from trialplate.cli.output import YES, emit, finding_lines, plain, say
 from trialplate.errors import UsageError
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
@@ -34,11 +34,17 @@ def promote(bundle: Path, /, *, json: Json = False) -> int:
     done = publishing.promote(bundle)
 
     def text() -> None:
-        print(f"{done.document['result']} {done.document['bundle_id']}: {done.path}")
+        print(f"{done.document['result']} {done.document['bundle_id']}")
+        found = done.verdict.document.get("findings", ()) if done.verdict.exit_code else ()
+        for line in finding_lines(found):
+            say(line)
         for reason in done.reasons:
-            print(f"  {reason}")
+            if reason in publishing.BESIDE_FINDINGS:
+                say(f"{reason}: {publishing.BESIDE_FINDINGS[reason]}")
+        print(f"record {plain(str(done.path))}")
 
-    emit({**done.document, "record": str(done.path)}, as_json=json, text=text)
+    found = list(done.verdict.document.get("findings", ()))
+    emit({**done.document, "record": str(done.path), "findings": found}, as_json=json, text=text)
     return done.exit_code
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from trialplate.cli.output import BLOCKED, YES, emit
+from trialplate.cli.output import BLOCKED, YES, emit, finding_lines, plain, say
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -50,10 +50,13 @@ def seal(
     }
 
     def text() -> None:
-        print(f"sealed {bundle.path}")
+        print(f"sealed {plain(str(bundle.path))}")
         if verdict.exit_code:
             print(f"BLOCKED: {', '.join(verdict.reasons)}. The bundle stays visible, and cannot be promoted.")
-        print(f"lock {bundle.lock_sha256}\nroot {bundle.root}\nid   {bundle.bundle_id}\nKeep this outside.")
+            for line in finding_lines(verdict.document.get("findings", ())):
+                say(line)
+        print(f"lock {bundle.lock_sha256}\nroot {bundle.root}\nid   {bundle.bundle_id}")
+        say("Keep this outside: whoever has these digests can tell the bundle from one that was made up later.")
 
     emit(facts, as_json=json, text=text)
     return BLOCKED if verdict.exit_code else YES

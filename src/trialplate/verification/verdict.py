@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from trialplate.canonical import MAX_DOCUMENT_BYTES, read_stored
+from trialplate.errors import TrialplateError
 from trialplate.replaying import Replay
 from trialplate.store.amendments import Amendment
 from trialplate.store.findings import Finding, exit_code, ordered
+from trialplate.store.folder import Folder
 from trialplate.store.view import CampaignView
 
 NOT_LOOKED_AT = "not looked at: give the raw controls with --qualification"
@@ -46,9 +50,28 @@ class Verdict:
         return (
             f"INTEGRITY {worst}: {self.attempts} attempts, {len(self.findings)} findings",
             "QUALIFICATION " + self.qualification,
+            "CLAIMS " + self._claims(),
             "ASSURANCE " + "; ".join(self._assurances()),
             f"LIMITS {LIMITS}",
         )
+
+    def _claims(self) -> str:
+        """Say what the stored claims are worth. They count only where they came out again and nothing blocks."""
+        if self.view is None:
+            return "not looked at: the evidence cannot be read"
+        stored = stored_claims(self.view.folder)
+        if stored is None:
+            registered = len(self.view.lock_document["protocol"].get("claims", ()))
+            return f"not judged: {registered} registered" if registered else "none registered"
+        if not stored:
+            return "none registered"
+        told = "; ".join(
+            f"{name} {verdict.replace('_', ' ')}" + (f" ({', '.join(reasons)})" if reasons else "")
+            for name, verdict, reasons in stored
+        )
+        if self.exit_code == 3:
+            return f"none stands while something blocks; stored: {told}"
+        return told if self.exit_code == 0 else f"none stands on what does not verify; stored: {told}"
 
     def _assurances(self) -> list[str]:
         """Return what stands behind the evidence. What does not match is a finding, and no assurance."""
@@ -77,3 +100,16 @@ class Verdict:
             "replay": self.replay.document() if self.replay is not None else None,
             "summary": list(self.lines()),
         }
+
+
+def stored_claims(folder: Path) -> list[tuple[str, str, tuple[str, ...]]] | None:
+    """Return name, verdict and reasons of the claims that lie in a campaign; None where none can be read."""
+    try:
+        with Folder(folder) as opened:
+            document = read_stored(opened.read("claims.json", limit_bytes=MAX_DOCUMENT_BYTES))
+        return [
+            (str(claim["name"]), str(claim["verdict"]), tuple(map(str, claim["reasons"])))
+            for claim in document["claims"]
+        ]
+    except (TrialplateError, KeyError, TypeError):
+        return None
