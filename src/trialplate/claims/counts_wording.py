@@ -90,7 +90,16 @@ LABELS: Mapping[str, str] = {
     "fixed_n": "one analysis",
     "e_process": "after every pair",
     "looks": "{looks} looks",
-    "peeking": "error of peeking",
+    "against": "{a} against {b}",
+    "points": "{points} points",
+    "at_rate": "{n} at rate {rate}",
+    "with_mean": "{n}, mean {mean}",
+}
+
+OUTLOOKS: Mapping[str, str] = {
+    "possible": "can be supported",
+    "impossible": "cannot be supported",
+    "ineligible": "ineligible",
 }
 
 TEMPLATES: Mapping[str, str] = {
@@ -231,10 +240,30 @@ TEMPLATES: Mapping[str, str] = {
         " most {sequential} with {looks} registered looks (O'Brien-Fleming), at most {anytime} if every pair may be"
         " the last (e-process)."
     ),
+    "plan_protocol": "The protocol plans {episodes} of each arm over {families}{claims}{comparisons}.",
+    "plan_protocol_claims": ": {possible} of {claims} can be supported",
+    "plan_protocol_comparisons": "; {found} of {comparisons} would find the registered effect with {power} chance",
+    "plan_protocol_no_effect": "; no effect is registered for {comparisons}",
+    "note_not_confirmatory": (
+        "The run is registered as {run_class}: nothing in it can support a claim, whatever the numbers."
+    ),
+    "note_impossible": (
+        "A claim that cannot be supported even if every episode passes wants more episodes or a lower rate."
+    ),
+    "note_clustered_schedule": (
+        "Episodes share families, so that how many must pass depends on how they fall into families; the bound if all"
+        " pass is the highest that can come out."
+    ),
+    "note_no_effect": (
+        "Register an effect (analysis.registered_effect, registered_discordance) to learn the chance to find it."
+    ),
+    "note_smallest": (
+        "The points of a comparison are the smallest difference that is found, by the share of pairs that differ."
+    ),
     "note_exact_power": (
         "The first row is for the test that decides. The closed formula asks for less, and is only a first idea."
     ),
-    "note_rate_for": "The second number is the true rate at which that happens with {power} chance.",
+    "note_rate_for": "The rate is the true one at which that many pass with {power} chance.",
     "note_teeth": "Exact power has teeth: a few episodes more can have a little less of it.",
     "note_deff": "Every number of episodes is multiplied by the design effect {deff}.",
     "note_deff_detect": "The episodes are divided by the design effect {deff} first.",
@@ -252,7 +281,7 @@ TEMPLATES: Mapping[str, str] = {
         " each look were the only one, finds a difference that is not there with {peeking} chance within {discordant}"
         " such pairs."
     ),
-    "note_mean_pairs": "The second number of a rule with looks is the mean of the pairs that it uses.",
+    "note_mean_pairs": "The mean is that of the pairs that a rule with looks uses where the registered chances hold.",
     "note_looks_error": (
         "With looks, the exact chance to find a difference that is not there is {errors} (O'Brien-Fleming, Pocock)."
     ),
@@ -280,6 +309,11 @@ def points_interval(low: float | None, high: float | None) -> str:
 def size(difference: float | None) -> str:
     """Return a difference without sign, in points, rounded up: what is said to be found is found."""
     return "–" if difference is None else wording.points(difference, rounding="up").lstrip("+")
+
+
+def at_rate(n: float | None, rate: float | None) -> str:
+    """Return a number of episodes and the true rate that it takes; a dash where there is none."""
+    return "–" if n is None else LABELS["at_rate"].format(n=whole(n), rate=at_most(rate))
 
 
 def chance(value: float | None) -> str:

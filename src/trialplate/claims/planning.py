@@ -174,9 +174,7 @@ def demonstration_plan(rate: float, *, wanted: Wanted, episodes: int | None = No
         true = _true_rate(base, failures, wanted.power)
         sizes.append({"failures": failures, "episodes": n, "true_rate": true})
         label = {0: "allowed_none", 1: "allowed_one"}.get(failures, "allowed")
-        rows.append(
-            line(label, f"{words.whole(n)}, {words.at_most(true)}", "clopper_pearson", failures=str(failures))
-        )
+        rows.append(line(label, words.at_rate(n, true), "clopper_pearson", failures=str(failures)))
     numbers: dict[str, Any] = {"rate": rate, "sizes": sizes}
     first = sizes[0]["episodes"]
     said, holds = _sized("plan_demonstrate", Planned(first, "clopper_pearson", None), values), first is not None
@@ -186,14 +184,14 @@ def demonstration_plan(rate: float, *, wanted: Wanted, episodes: int | None = No
         template = "plan_demonstrate_at" if holds else "plan_demonstrate_few"
         said = words.sentence(template, **values, k=words.whole(k), n=episodes, needed=words.whole(first))
         true = None if k is None else stats.rate_for_passes(int(k), episodes, power=wanted.power).value
-        rows.insert(0, line("passes", f"{words.whole(k)}, {words.at_most(true)}", "clopper_pearson", n=str(episodes)))
+        rows.insert(0, line("passes", words.at_rate(k, true), "clopper_pearson", n=str(episodes)))
         numbers |= {"episodes": episodes, "passes": k, "true_rate": true}
     return _answer(
         "demonstrate",
         said,
         rows,
         wanted,
-        said=("note_rate_for", "note_before"),
+        said=("note_rate_for",),
         numbers=numbers,
         holds=holds,
     )

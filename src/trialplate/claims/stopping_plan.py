@@ -129,7 +129,8 @@ def _anytime(p10: float, p01: float, wanted: Wanted, size: int | None) -> Rule:
 def _row(rule: Rule, looks: int) -> Line:
     value = words.whole(rule.pairs)
     if rule.rule == "group_sequential":
-        value = f"{value}, {'–' if rule.mean_pairs is None else round(rule.mean_pairs)}"
+        if rule.mean_pairs is not None:
+            value = words.LABELS["with_mean"].format(n=value, mean=round(rule.mean_pairs))
         return line("looks", value, rule.method, looks=str(looks))
     return line(rule.rule, value, rule.method)
 

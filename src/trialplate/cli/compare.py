@@ -1,4 +1,7 @@
-"""Campaigns side by side: what differs, how trials pair up, and whether the same arm did the same again."""
+"""Campaigns side by side: what differs, how trials pair up, and whether the same arm did the same again.
+
+Counts such as 17/20 go to ``compare_counts``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from trialplate.cli.output import NO, YES, emit, plain, table
+from trialplate.cli.typed_counts import is_typed
+from trialplate.errors import UsageError
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 SHOWN = 12
@@ -20,20 +25,60 @@ def register(app: App) -> None:
     app.command(compare)
 
 
-def compare(first: Path, second: Path, /, *more: Path, json: Json = False) -> int:
-    """Put campaigns side by side, and say whether their numbers may be compared. Nothing is ever pooled.
+def compare(
+    *sides: str,
+    paired: str | None = None,
+    effect: float | None = None,
+    baseline: float | None = None,
+    discordance: float | None = None,
+    power: float = 0.8,
+    confidence: float = 0.95,
+    json: Json = False,
+) -> int:
+    """Put campaigns side by side, and say whether their numbers may be compared; or compare two counts such as 17/20.
+
+    Nothing is ever pooled. Everything but --json is for counts.
 
     Parameters
     ----------
-    first
-        A campaign folder, A; each of the others is held against it.
-    second
-        Another one, B.
-    more
-        Further ones, each a B of its own.
+    sides
+        Campaign folders: A, and one or more that are held against it. Or two counts of independent episodes, A and
+        B, as 17/20 14/20.
+    paired
+        Instead, counts of matched pairs as B,C,N: pairs that only A passed, pairs that only B passed, all pairs.
+    effect
+        The difference worth finding, as it was registered: 0.15 for 15 points.
+    baseline
+        With --effect, the registered rate of B. Left out, both rates lie around one half.
+    discordance
+        With --paired, the registered share of pairs that differ.
+    power
+        The chance with which the effect is to be found.
+    confidence
+        Confidence of every interval; the test decides at one minus it.
     json
         Print one JSON document.
     """
+    if paired is not None or any(is_typed(side) for side in sides):
+        from trialplate.claims.two_counts import Registered
+        from trialplate.cli.compare_counts import compare_counts
+
+        registered = Registered(effect=effect, baseline=baseline, discordance=discordance, power=power)
+        return compare_counts(sides, paired=paired, registered=registered, confidence=confidence, as_json=json)
+    _only_campaigns(sides, effect=effect, baseline=baseline, discordance=discordance)
+    return compare_folders(*map(Path, sides), json=json)
+
+
+def _only_campaigns(sides: Sequence[str], **options: float | None) -> None:
+    if len(sides) < 2:
+        raise UsageError("compare: expected two campaign folders or more, or two counts such as 17/20 14/20")
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"--{name} is for counts such as 17/20; a campaign has its own in the lock")
+
+
+def compare_folders(first: Path, second: Path, /, *more: Path, json: bool) -> int:
+    """Tell what differs between campaign folders, and how their trials pair up."""
     from trialplate import api
     from trialplate.comparison import SCHEMA
 
