@@ -6,7 +6,7 @@ Source: atomic-skills specification, sections 3 and 7.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -22,20 +22,12 @@ HAND_TOUCHES = frozenset({"press", "push_object"})
 """Skills whose closed hand as a whole may touch the target; elsewhere only the pads may."""
 
 
-@dataclass(slots=True)
-class Unintended:
-    """The worst contact that may not be of one row: which geoms, how hard."""
-
-    force_n: float = 0.0
-    pair: tuple[str, str] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Touch:
     """What a model's geoms are to each other.
 
     ``suspect`` (ngeom, ngeom): a contact of the two may not be. ``left``, ``right``, ``hand``, ``target``
-    (arms, ngeom): membership; ``relevant`` (ngeom, ngeom): a contact of hand and target of one arm.
+    (arms, ngeom): membership.
     """
 
     suspect: NDArray[np.bool_]
@@ -43,7 +35,6 @@ class Touch:
     right: NDArray[np.bool_]
     hand: NDArray[np.bool_]
     target: NDArray[np.bool_]
-    relevant: NDArray[np.bool_]
     names: tuple[str, ...]
 
 
@@ -68,13 +59,10 @@ def read_touch(model: mujoco.MjModel, case: Mapping[str, Any], arms: tuple[ArmNa
     toucher = hand if case["skill"] in HAND_TOUCHES else pads
     any_robot: NDArray[np.bool_] = np.any(robot, axis=0)
     suspect = np.logical_or.outer(any_robot, any_robot)
-    relevant = np.zeros((count, count), bool)
     for index in range(len(arms)):
         for allowed in (np.outer(toucher[index], target[index]), np.outer(hand[index], hand[index])):
             suspect &= ~(allowed | allowed.T)
-        taken = np.outer(hand[index], target[index])
-        relevant |= taken | taken.T
-    return Touch(suspect, left, right, hand, target, relevant, names)
+    return Touch(suspect, left, right, hand, target, names)
 
 
 def target_geoms(case: Mapping[str, Any], arm: int) -> frozenset[str]:
@@ -98,55 +86,79 @@ def _bodies_above(model: mujoco.MjModel) -> tuple[frozenset[int], ...]:
     return tuple(above)
 
 
-@dataclass(slots=True)
-class ContactWatch:
-    """Looks at the contacts after every physics step; cheap while nothing suspicious touches."""
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    """Contacts of one list of geom pairs: which are suspect, and (contact, arm, left, right) of those that take."""
 
-    model: mujoco.MjModel
-    touch: Touch
-    threshold_n: float
-    worst: Unintended = field(default_factory=Unintended)
-    pairs: dict[tuple[str, str], float] = field(default_factory=dict)
-    _wrench: FloatArray = field(default_factory=lambda: np.zeros(6))
+    suspects: tuple[int, ...]
+    takers: tuple[tuple[int, int, bool, bool], ...]
+
+
+class ContactWatch:
+    """Looks at the contacts after every physics step: 0.5 us while the same geoms touch as before."""
+
+    def __init__(self, model: mujoco.MjModel, touch: Touch, *, threshold_n: float) -> None:
+        self.worst_n = 0.0
+        self.pairs: dict[tuple[str, str], float] = {}
+        self._model, self._touch, self._threshold_n = model, touch, threshold_n
+        self._wrench = np.zeros(6)
+        self._roles: dict[bytes, _Roles] = {}
+        self._harmless: set[bytes] = set()
 
     def begin(self) -> None:
         """Forget the row before."""
-        self.worst = Unintended()
+        self.worst_n = 0.0
         self.pairs.clear()
 
     def look(self, data: mujoco.MjData) -> None:
         """Note the contacts of the physics step that just ran, when one may not be."""
-        geoms = data.contact.geom
-        if not self.touch.suspect[geoms[:, 0], geoms[:, 1]].any():
+        touching = data.contact.geom.tobytes()
+        if touching in self._harmless:
             return
-        for index in np.flatnonzero(self.touch.suspect[geoms[:, 0], geoms[:, 1]]):
-            force_n = self.normal_n(data, int(index))
-            if force_n > self.threshold_n:
-                first, second = sorted(self.touch.names[geom] for geom in geoms[index])
+        roles = self._roles_of(touching)
+        if not roles.suspects:
+            self._harmless.add(touching)
+            return
+        for index in roles.suspects:
+            force_n = self._normal_n(data, index)
+            if force_n > self._threshold_n:
+                first, second = sorted(self._touch.names[geom] for geom in data.contact.geom[index])
                 self.pairs[first, second] = max(force_n, self.pairs.get((first, second), 0.0))
-                if force_n > self.worst.force_n:
-                    self.worst = Unintended(force_n, (first, second))
-
-    def normal_n(self, data: mujoco.MjData, index: int) -> float:
-        """Return the normal force of one contact, N."""
-        mujoco.mj_contactForce(self.model, data, index, self._wrench)
-        return float(self._wrench[0])
+                self.worst_n = max(force_n, self.worst_n)
 
     def forces(self, data: mujoco.MjData) -> tuple[FloatArray, FloatArray]:
         """Return the normal forces of the last physics step: fingers (arms, 2) left and right, whole hand (arms,)."""
-        touch = self.touch
-        pads_n = np.zeros((len(touch.left), 2))
-        hand_n = np.zeros(len(touch.left))
-        if not data.ncon:
-            return pads_n, hand_n
-        geoms = data.contact.geom
-        for index in np.flatnonzero(touch.relevant[geoms[:, 0], geoms[:, 1]]):
-            force_n = self.normal_n(data, int(index))
-            one, other = geoms[index]
-            for arm in range(len(hand_n)):
-                for finger, thing in ((one, other), (other, one)):
-                    if touch.hand[arm, finger] and touch.target[arm, thing]:
-                        hand_n[arm] += force_n
-                        pads_n[arm, 0] += force_n * touch.left[arm, finger]
-                        pads_n[arm, 1] += force_n * touch.right[arm, finger]
+        arms = len(self._touch.left)
+        pads_n, hand_n = np.zeros((arms, 2)), np.zeros(arms)
+        if data.ncon:
+            for index, arm, left, right in self._roles_of(data.contact.geom.tobytes()).takers:
+                force_n = self._normal_n(data, index)
+                hand_n[arm] += force_n
+                if left:
+                    pads_n[arm, 0] += force_n
+                if right:
+                    pads_n[arm, 1] += force_n
         return pads_n, hand_n
+
+    def _normal_n(self, data: mujoco.MjData, index: int) -> float:
+        mujoco.mj_contactForce(self._model, data, index, self._wrench)
+        return float(self._wrench[0])
+
+    def _roles_of(self, touching: bytes) -> _Roles:
+        known = self._roles.get(touching)
+        if known is None:
+            pairs = np.frombuffer(touching, dtype=np.int32).reshape(-1, 2)
+            known = self._roles[touching] = _roles(self._touch, pairs)
+        return known
+
+
+def _roles(touch: Touch, pairs: NDArray[np.int32]) -> _Roles:
+    suspects, takers = [], []
+    for index, (one, other) in enumerate(pairs.tolist()):
+        if touch.suspect[one, other]:
+            suspects.append(index)
+        for arm in range(len(touch.left)):
+            for finger, thing in ((one, other), (other, one)):
+                if touch.hand[arm, finger] and touch.target[arm, thing]:
+                    takers.append((index, arm, bool(touch.left[arm, finger]), bool(touch.right[arm, finger])))
+    return _Roles(tuple(suspects), tuple(takers))

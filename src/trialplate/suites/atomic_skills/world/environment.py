@@ -51,12 +51,16 @@ class _Built:
     model: mujoco.MjModel
     arms: tuple[ArmNames, ...]
     touch: Touch
-    arm_ctrl: NDArray[np.intp]  # (arms, 6)
-    hand_ctrl: NDArray[np.intp]  # (arms,)
-    arm_qpos: NDArray[np.intp]  # (arms, 6)
-    driver_qpos: NDArray[np.intp]  # (arms,)
-    tool_site: NDArray[np.intp]  # (arms,)
-    object_qpos: NDArray[np.intp]  # (objects, 7)
+    ctrl: NDArray[np.intp]  # (dof,) actuator of each column of a command
+    ctrl_per_unit: FloatArray  # (dof,) control value = per_unit * command + at_zero
+    ctrl_at_zero: FloatArray
+    qpos: NDArray[np.intp]  # (dof,) coordinate of each column; of a gripper its driver joint
+    q_per_unit: FloatArray  # (dof,) column = per_unit * coordinate + at_zero
+    q_at_zero: FloatArray
+    hands: NDArray[np.intp]  # (arms,) the gripper columns
+    tool_site: tuple[int, ...]  # (arms,)
+    object_qpos: NDArray[np.intp]  # (objects * 7,)
+    object_height: tuple[int, ...]  # (objects,) coordinate of each object's height
     asset_qpos: int | None
 
 
@@ -91,15 +95,16 @@ class AtomicSkills:
         self.model, self.data = built.model, mujoco.MjData(built.model)
         self._digest = StateDigest(built.model)
         limits = self._settings.contact
-        self._watch = ContactWatch(built.model, built.touch, limits.unintended_n)
+        self._watch = ContactWatch(built.model, built.touch, threshold_n=limits.unintended_n)
         self._place(case)
         refuse_constraints(built.model, case=case, arms=built.arms)
         applied = read_applied_scene(built.model, self.data, case=case, arms=built.arms)
         check_applied_scene(case, applied, expected=expected_scene(case))
         refuse_initial_contact(built.model, self.data, case=case, touch=built.touch, threshold_n=limits.initial_n)
-        self._slices = case_slices(case)
         self._values = np.zeros(sum(column.dim for column in case_columns(case)))
+        self._parts = {name: self._values[where] for name, where in case_slices(case).items()}
         self._events.clear()
+        self._told_n: dict[tuple[str, str], float] = {}
         self._kind, self._row = "waypoint", 0
         self._look(RESET, lowest_m=self._object_height_m())
         return ResetEvidence(applied, document_sha256(applied), self.state_sha256())
@@ -125,8 +130,8 @@ class AtomicSkills:
         self._check_warnings()
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)
-        for (first, second), force_n in sorted(watch.pairs.items()):
-            self._events.append(Event(self._row, "unintended_contact", f"{first} {second} {force_n:.6g} N"))
+        if watch.pairs:
+            self._tell(watch.pairs)
         self._look(KINDS[self._kind], lowest_m=lowest_m)
         return None
 
@@ -143,10 +148,10 @@ class AtomicSkills:
     def present_case(self) -> dict[str, Any]:
         """Return the case as a planner may see it: start joints and poses as they are now, no set, domain or axis."""
         case = {**self._case, "set": None, "domain": None, "axis": None}
-        case["q_start"] = self._part("q").tolist()
+        case["q_start"] = self._parts["q"].tolist()
         poses = dict(case["poses"])
         for index, thing in enumerate(case["world"]["objects"]):
-            poses[thing["name"]] = self._part("obj_pose")[7 * index : 7 * index + 7].tolist()
+            poses[thing["name"]] = self._parts["obj_pose"][7 * index : 7 * index + 7].tolist()
         case["poses"] = poses
         return case
 
@@ -165,7 +170,7 @@ class AtomicSkills:
         return self._digest(self.model, self.data)
 
     def drain_events(self) -> tuple[Event, ...]:
-        """Return and forget the contacts that may not be, each row and pair once, with the largest force."""
+        """Return and forget contacts that may not be: each pair at first, and again when its force has doubled."""
         drained = tuple(self._events)
         self._events.clear()
         return drained
@@ -198,86 +203,81 @@ class AtomicSkills:
     def _place(self, case: Mapping[str, Any]) -> None:
         """Put arms, objects and the articulated part where the case says, at rest, driven where they are."""
         built, data = self._built, self.data
-        rows = np.array(case["q_start"], dtype=np.float64).reshape(-1, ARM_DOF)
-        if len(rows) != len(built.arms) or (rows[:, -1] != 1.0).any():
+        row = np.array(case["q_start"], dtype=np.float64)
+        if row.shape != built.qpos.shape or (row[built.hands] != 1.0).any():
             raise HarnessFault(
                 f"case {case['case_id']}: q_start needs {ARM_DOF} numbers for each of {len(built.arms)} arms and "
                 f"open grippers (1.0), got {case['q_start']}",
                 code="reset_failed",
             )
-        for index, row in enumerate(rows):
-            data.qpos[built.arm_qpos[index]] = row[:-1]
+        data.qpos[built.qpos] = (row - built.q_at_zero) / built.q_per_unit
         for index, thing in enumerate(case["world"]["objects"]):
-            data.qpos[built.object_qpos[index]] = case["poses"][thing["name"]]
+            data.qpos[built.object_qpos[7 * index : 7 * index + 7]] = case["poses"][thing["name"]]
         if built.asset_qpos is not None:
             data.qpos[built.asset_qpos] = case["world"]["asset"]["start"]
-        self._command(rows.ravel())
+        self._command(row)
         mujoco.mj_forward(self.model, data)
 
     def _command(self, action: FloatArray) -> None:
         built = self._built
-        if action.shape != (ARM_DOF * len(built.arms),):
+        if action.shape != built.ctrl.shape:
             raise PolicyFault(
-                f"row {self._row + 1} has shape {action.shape}, expected ({ARM_DOF * len(built.arms)},)",
-                code="invalid_action",
+                f"row {self._row + 1} has shape {action.shape}, expected {built.ctrl.shape}", code="invalid_action"
             )
-        rows = action.reshape(-1, ARM_DOF)
-        opening = rows[:, -1]
-        if not np.isfinite(rows).all() or ((opening < 0.0) | (opening > 1.0)).any():
+        opening = action[built.hands]
+        if not np.isfinite(action).all() or opening.min() < 0.0 or opening.max() > 1.0:
             raise PolicyFault(
                 f"row {self._row + 1}: joints must be finite and opening fractions in [0, 1], got {action.tolist()}; "
                 "nothing is clipped",
                 code="invalid_action",
             )
-        for index, arm in enumerate(built.arms):
-            self.data.ctrl[built.arm_ctrl[index]] = rows[index, :-1]
-            self.data.ctrl[built.hand_ctrl[index]] = (1.0 - opening[index]) * arm.closed_ctrl
+        self.data.ctrl[built.ctrl] = built.ctrl_per_unit * action + built.ctrl_at_zero
 
     def _advance(self, steps: int) -> float:
         """Run physics steps with a look at contacts and object heights after each; return the lowest height."""
         model, data, look = self.model, self.data, self._watch.look
-        heights = self._built.object_qpos[:, 2] if self._built.object_qpos.size else None
+        heights = self._built.object_height
         qpos = data.qpos
-        lowest_m = np.inf
+        lowest_m = float("inf")
         step = mujoco.mj_step
         for _ in range(steps):
             step(model, data)
             if data.ncon:
                 look(data)
-            if heights is not None:
-                for address in heights:
-                    if qpos[address] < lowest_m:
-                        lowest_m = qpos[address]
+            for address in heights:
+                if qpos[address] < lowest_m:
+                    lowest_m = qpos[address]
         return float(lowest_m)
 
+    def _tell(self, pairs: Mapping[tuple[str, str], float]) -> None:
+        """Add an event for each pair that is new, or twice as hard as when it was told."""
+        for pair, force_n in sorted(pairs.items()):
+            if force_n > 2.0 * self._told_n.get(pair, 0.0):
+                self._told_n[pair] = force_n
+                self._events.append(Event(self._row, "unintended_contact", f"{pair[0]} {pair[1]} {force_n:.6g} N"))
+
     def _object_height_m(self) -> float:
-        addresses = self._built.object_qpos
-        return float(self.data.qpos[addresses[:, 2]].min()) if addresses.size else np.inf
+        return min((float(self.data.qpos[address]) for address in self._built.object_height), default=float("inf"))
 
     def _look(self, kind: int, *, lowest_m: float) -> None:
         """Take the sample."""
         built, data = self._built, self.data
         pads_n, hand_n = self._watch.forces(data)
-        self._part("sample_kind")[:] = kind
-        q = self._part("q").reshape(-1, ARM_DOF)
-        ee = self._part("ee_pose").reshape(-1, 7)
-        for index, arm in enumerate(built.arms):
-            q[index, :-1] = data.qpos[built.arm_qpos[index]]
-            q[index, -1] = 1.0 - data.qpos[built.driver_qpos[index]] / arm.closed_rad
-            ee[index, :3] = data.site_xpos[built.tool_site[index]]
-            mujoco.mju_mat2Quat(ee[index, 3:], data.site_xmat[built.tool_site[index]])
-        self._part("pad_force_n")[:] = pads_n.ravel()
-        self._part("hand_force_n")[:] = hand_n
-        self._part("unintended_n")[:] = self._watch.worst.force_n
-        if built.object_qpos.size:
-            self._part("obj_pose")[:] = data.qpos[built.object_qpos.ravel()]
-            self._part("min_obj_z_m")[:] = lowest_m
+        parts = self._parts
+        parts["sample_kind"][:] = kind
+        parts["q"][:] = built.q_per_unit * data.qpos[built.qpos] + built.q_at_zero
+        ee = parts["ee_pose"]
+        for index, site in enumerate(built.tool_site):
+            ee[7 * index : 7 * index + 3] = data.site_xpos[site]
+            mujoco.mju_mat2Quat(ee[7 * index + 3 : 7 * index + 7], data.site_xmat[site])
+        parts["pad_force_n"][:] = pads_n.ravel()
+        parts["hand_force_n"][:] = hand_n
+        parts["unintended_n"][:] = self._watch.worst_n
+        if built.object_height:
+            parts["obj_pose"][:] = data.qpos[built.object_qpos]
+            parts["min_obj_z_m"][:] = lowest_m
         if built.asset_qpos is not None:
-            self._part("asset_joint")[:] = data.qpos[built.asset_qpos]
-
-    def _part(self, column: str) -> FloatArray:
-        part: FloatArray = self._values[self._slices[column]]
-        return part
+            parts["asset_joint"][:] = data.qpos[built.asset_qpos]
 
     def _check_warnings(self) -> None:
         counts = self.data.warning.number
@@ -306,16 +306,23 @@ def _build(case: Mapping[str, Any]) -> _Built:
     arms = composed.arms
     things = [thing["name"] for thing in case["world"]["objects"]]
     first = [int(model.joint(f"{name}_joint").qposadr[0]) for name in things]
+    count = len(arms)
+    ctrl = [model.actuator(name).id for arm in arms for name in (*arm.actuators, arm.hand_actuator)]
+    qpos = [_address(model, name) for arm in arms for name in (*arm.joints, arm.driver_joint)]
     return _Built(
         model=model,
         arms=arms,
         touch=read_touch(model, case, arms),
-        arm_ctrl=np.array([[model.actuator(name).id for name in arm.actuators] for arm in arms], dtype=np.intp),
-        hand_ctrl=np.array([model.actuator(arm.hand_actuator).id for arm in arms], dtype=np.intp),
-        arm_qpos=np.array([[_address(model, name) for name in arm.joints] for arm in arms], dtype=np.intp),
-        driver_qpos=np.array([_address(model, arm.driver_joint) for arm in arms], dtype=np.intp),
-        tool_site=np.array([model.site(arm.tool_site).id for arm in arms], dtype=np.intp),
-        object_qpos=np.array([range(start, start + 7) for start in first], dtype=np.intp).reshape(-1, 7),
+        ctrl=np.array(ctrl, dtype=np.intp),
+        ctrl_per_unit=np.array([value for arm in arms for value in (*[1.0] * 6, -arm.closed_ctrl)]),
+        ctrl_at_zero=np.array([value for arm in arms for value in (*[0.0] * 6, arm.closed_ctrl)]),
+        qpos=np.array(qpos, dtype=np.intp),
+        q_per_unit=np.array([value for arm in arms for value in (*[1.0] * 6, -1.0 / arm.closed_rad)]),
+        q_at_zero=np.tile([*[0.0] * 6, 1.0], count),
+        hands=np.arange(ARM_DOF - 1, ARM_DOF * count, ARM_DOF),
+        tool_site=tuple(int(model.site(arm.tool_site).id) for arm in arms),
+        object_qpos=np.array([start + offset for start in first for offset in range(7)], dtype=np.intp),
+        object_height=tuple(start + 2 for start in first),
         asset_qpos=None if case["world"]["asset"] is None else _address(model, JOINT),
     )
 
