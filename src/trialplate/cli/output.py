@@ -114,7 +114,8 @@ def finding_lines(findings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         key = tuple(plain(str(item[name])) for name in ("code", "pointer", "expected", "found"))
         places.setdefault(key, []).append(plain(str(item["path"])))
     for (code, pointer, expected, found), paths in places.items():
-        more = f" (and {len(paths) - 1} more files: {', '.join(paths[1:3])}{', ...' * (len(paths) > 3)})"
+        files = "file" if len(paths) == 2 else "files"
+        more = f" (and {len(paths) - 1} more {files}: {', '.join(paths[1:3])}{', ...' * (len(paths) > 3)})"
         yield f"{code}: {paths[0]}{f'#{pointer}' * bool(pointer)}{more * (len(paths) > 1)}"
         yield f"  expected {expected or 'nothing'}"
         yield f"  found    {found or 'nothing'}"
