@@ -141,6 +141,21 @@ def load_policy(
     The attribute is a class or factory. It is called with ``options`` as keyword arguments, and with
     ``weights`` (a tuple of paths) when the protocol lists any. Raises LockError that names the arm's fault.
     """
+    policy = made_from(reference, base=base, weights=weights, options=options)
+    missing = [name for name in ("spec", "reset", "act", "close") if not callable(getattr(policy, name, None))]
+    if missing:
+        raise LockError(
+            f"policy {reference!r} has no {', '.join(missing)}; a policy has spec, reset, act and close "
+            "(trialplate.interfaces.Policy)",
+            code="policy_interface",
+        )
+    return policy
+
+
+def made_from(
+    reference: str, *, base: Path, weights: tuple[str, ...] = (), options: Mapping[str, Any] | None = None
+) -> Any:
+    """Return what the class or factory of a reference makes, whatever it is. Raises LockError."""
     module, _, attribute = reference.partition(":")
     if module.partition(".")[0] != RUNTIME_ROOT:
         load_from_source(policy_root(reference, base=base))
@@ -158,13 +173,6 @@ def load_policy(
             f"{type(error).__name__}: {error}",
             code="policy_load",
         ) from error
-    missing = [name for name in ("spec", "reset", "act", "close") if not callable(getattr(policy, name, None))]
-    if missing:
-        raise LockError(
-            f"policy {reference!r} has no {', '.join(missing)}; a policy has spec, reset, act and close "
-            "(trialplate.interfaces.Policy)",
-            code="policy_interface",
-        )
     return policy
 
 

@@ -5,7 +5,7 @@ Source: atomic skills, section 6, steps 6 and 7.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -44,9 +44,15 @@ def check_trajectory(plan: SkillPlan, case: SkillCase) -> None:
     if not np.isfinite(rows).all():
         row, column = (int(index) for index in np.argwhere(~np.isfinite(rows))[0])
         raise _refused("non_finite_trajectory", f"waypoint {row}, {case.dof[column].name}: {rows[row, column]}")
-    if type(plan.dt_s) not in (float, int) or not math.isfinite(plan.dt_s) or plan.dt_s <= 0:
+    if not _positive(plan.dt_s):
         raise _refused("bad_dt", f"dt_s is {plan.dt_s!r}, expected a finite number above 0")
     _check_grippers(plan, case)
+
+
+def _positive(number: Any) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return 0 < number <= sys.float_info.max
 
 
 def _check_grippers(plan: SkillPlan, case: SkillCase) -> None:
