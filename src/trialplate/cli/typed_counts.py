@@ -11,7 +11,7 @@ from pathlib import Path
 from trialplate.errors import UsageError
 
 LARGEST = 2**53 - 1
-WHOLE = re.compile(r"\d{1,40}")
+WHOLE = re.compile(r"[0-9]{1,40}")
 NUMBER = r"[-+]?(?:\d[\d_.]*(?:e[-+]?\d+)?|nan|inf(?:inity)?)"
 COUNTS = re.compile(rf"\s*{NUMBER}\s*(?:/|:|of|out\s+of)\s*{NUMBER}\s*", re.IGNORECASE)
 EXAMPLE = "expected passes/episodes, two whole numbers such as 17/20"
