@@ -92,7 +92,8 @@ class Raises(Still):
         """Raise."""
         kinds = {
             "ValueError": ValueError("no idea"), "SystemExit": SystemExit(0),
-            "KeyboardInterrupt": KeyboardInterrupt(), "HarnessFault": HarnessFault("the simulator broke"), "PlanningFailed": PlanningFailed("out of reach"),
+            "KeyboardInterrupt": KeyboardInterrupt(), "HarnessFault": HarnessFault("the simulator broke"),
+            "PlanningFailed": PlanningFailed("out of reach"),
         }  # fmt: skip
         raise kinds[self.what]
 

@@ -24,10 +24,14 @@ from trialplate.record import (
     Measurement,
     Observation,
     PolicyDecision,
+    SkillPlan,
 )
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
 from trialplate.spec.plan import ErrorsRule
+from trialplate.spec.skills import SkillCase
 from trialplate.spec.stages import StageChain
+
+SkillPhase = Literal["setup", "waypoint", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,39 @@ class PrivilegedControl(Protocol):
         ...
 
 
+class SkillPlanner(Protocol):
+    """An arm of a suite of skills: one plan for one case, made in a process of its own.
+
+    ``capabilities``: what it can do, for example ``single_arm``, ``dual_arm``, ``parallel_gripper``; a case that
+    needs another is not put to it. Raise :class:`trialplate.PlanningFailed` for "no plan".
+    """
+
+    id: str
+    version: str
+    capabilities: frozenset[str]
+
+    def plan(self, case: SkillCase) -> SkillPlan:
+        """Return a plan for a case as it stands after its set-up."""
+        ...
+
+
+@runtime_checkable
+class SkillEnvironment(Environment, Protocol):
+    """A world that replays plans: it is told what each row is, and so how long it takes."""
+
+    def phase(self, name: SkillPhase) -> None:
+        """Say what the next steps are, until it is said again; after a reset, ``setup``."""
+        ...
+
+    def setup_actions(self) -> NDArray[np.float64]:
+        """Return the rows (n, dof) that bring the case of the last reset to its start; none where it is there."""
+        ...
+
+    def present_case(self) -> Mapping[str, Any]:
+        """Return the case document with ``q_start`` and ``poses`` as they are now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
     """A shipped control of a suite. ``policy`` is ``module:attr``. ``role`` says what the exam expects of it."""
@@ -264,6 +301,13 @@ class Suite:
     against; None when nobody did, and then there is no ``full`` plan. ``replayable``: False where no simulator stands
     behind the recordings (trials of a real robot, imported ones). ``computed_by``: the distributions whose code
     computes a state; a replay compares their digests with those of the lock.
+
+    A suite of skills (``kind`` ``skill``) has planners for arms, and no chain. Its ``environment`` is a
+    :class:`SkillEnvironment`, ``action`` and ``columns`` stand for a case with one arm; ``columns_for`` and
+    ``action_for`` give those of a scenario. ``ladders``: skill -> stage -> meaning. ``scorer`` (see
+    :mod:`trialplate.scoring.own`) says what a recording is worth; ``start_check``, called with trace, scenario and
+    settings, raises CaseFault where a start is none. ``settle_rows``: rows that hold the last waypoint.
+    ``remappable``: reason -> the statuses that a protocol may give it.
     """
 
     name: str
@@ -280,7 +324,7 @@ class Suite:
     default_profile: str
     action: ActionSpec
     columns: tuple[Column, ...]
-    chain: StageChain
+    chain: StageChain | None
     fault_table: Mapping[str, str]
     max_steps: int
     bodies: tuple[str, ...]
@@ -292,6 +336,29 @@ class Suite:
     schedule_verified: str | None = None
     replayable: bool = True
     computed_by: tuple[str, ...] = ("numpy",)
+    kind: Literal["control", "skill"] = "control"
+    scorer: str | None = None
+    start_check: str | None = None
+    settle_rows: int = 0
+    ladders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    remappable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns_for: Callable[[Scenario], tuple[Column, ...]] | None = None
+    action_for: Callable[[Scenario], ActionSpec] | None = None
+
+    def columns_of(self, scenario: Scenario) -> tuple[Column, ...]:
+        """Return what is measured in a scenario."""
+        return self.columns if self.columns_for is None else self.columns_for(scenario)
+
+    def action_of(self, scenario: Scenario) -> ActionSpec:
+        """Return the action space of a scenario."""
+        return self.action if self.action_for is None else self.action_for(scenario)
+
+    @property
+    def stage_meanings(self) -> Mapping[str, str]:
+        """Stage -> meaning, in order; of several ladders ``skill.stage``."""
+        if self.chain is not None:
+            return {stage.name: stage.meaning for stage in self.chain.stages}
+        return {f"{skill}.{name}": what for skill, stages in self.ladders.items() for name, what in stages.items()}
 
     def manifest_document(self, scenarios: Iterable[Scenario] | None = None) -> dict[str, Any]:
         """Return the scenario manifest as a plain document."""

@@ -13,7 +13,7 @@ from trialplate import fingerprint
 from trialplate.admission import select_scenarios
 from trialplate.canonical import canonical_json, document_sha256, read_stored, sha256_hex
 from trialplate.errors import DEFAULT_STATUS, CanonicalError, LockError
-from trialplate.interfaces import Control, Suite
+from trialplate.interfaces import Control, Scenario, Suite
 from trialplate.registry import load_attribute
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.protocol import ArmChoice, Protocol
@@ -53,13 +53,15 @@ class Described:
     """What an arm said of itself before the lock, or its operator for it.
 
     ``registration``: None for a policy in this process, whose identity the harness finds out itself.
-    ``unused_channels``: what the profile sends and the arm does not use.
+    ``unused_channels``: what the profile sends and the arm does not use. ``planner``: who the planner of skills is,
+    None for an arm of any other suite.
     """
 
     declared: PolicySpec
     registration: Registration | None
     adapters: tuple[AdapterIdentity, ...]
     unused_channels: tuple[str, ...]
+    planner: Mapping[str, Any] | None = None
 
 
 def lock_document(
@@ -140,7 +142,7 @@ def suite_identity(protocol: Protocol, suite: Suite) -> dict[str, Any]:
         "scenarios": len(selected),
         "action": suite.action.model_dump(mode="json"),
         "action_sha256": suite.action.sha256(),
-        "chain": suite.chain.model_dump(mode="json"),
+        "chain": suite.chain.model_dump(mode="json") if suite.chain is not None else None,
         "columns": [{"name": column.name, "dim": column.dim, "unit": column.unit} for column in suite.columns],
         "profiles_sha256": {name: spec.sha256() for name, spec in sorted(suite.profiles.items())},
         "settings": dict(suite.settings),
@@ -148,6 +150,23 @@ def suite_identity(protocol: Protocol, suite: Suite) -> dict[str, Any]:
         "fault_table": {**DEFAULT_STATUS, **suite.fault_table, **protocol.fault_table},
         "errors_rule": protocol.analysis.errors or suite.errors_rule,
         "schedule_verified": suite.schedule_verified,
+        **(_skills(suite, selected) if suite.kind == "skill" else {}),
+    }
+
+
+def _skills(suite: Suite, scenarios: Sequence[Scenario]) -> dict[str, Any]:
+    """Return what only a suite of skills has: its ladders, and which columns each scenario measures."""
+    sets: dict[str, dict[str, Any]] = {}
+    for scenario in scenarios:
+        columns = [{"name": c.name, "dim": c.dim, "unit": c.unit} for c in suite.columns_of(scenario)]
+        found = {"columns": columns, "action_dim": suite.action_of(scenario).dim}
+        sets.setdefault(document_sha256(found), {**found, "scenarios": []})["scenarios"].append(scenario.id)
+    return {
+        "kind": suite.kind,
+        "scorer": suite.scorer,
+        "settle_rows": suite.settle_rows,
+        "ladders": {skill: dict(stages) for skill, stages in suite.ladders.items()},
+        "column_sets": list(sets.values()),
     }
 
 
@@ -167,6 +186,7 @@ def locked_description(arm: Mapping[str, Any]) -> Described:
         registration if arm["source"] is None else None,
         registration.adapters,
         tuple(arm["contract"]["unused_channels"]),
+        arm.get("planner"),
     )
 
 
@@ -204,6 +224,7 @@ def arm_identity(arm: ArmChoice, suite: Suite, *, base: Path, described: Describ
         "adapters": [adapter.model_dump(mode="json") for adapter in described.adapters],
         "registration": registration.model_dump(mode="json"),
         "registration_sha256": registration.sha256(),
+        **({"planner": dict(described.planner)} if described.planner is not None else {}),
     }
     return {**body, "arm_sha256": document_sha256(body)}
 

@@ -73,7 +73,7 @@ def suite_facts(suite: Suite) -> SuiteFacts:
         summary=suite.summary,
         scope_note=suite.scope_note,
         instruction=suite.instruction,
-        stages=tuple((stage.name, stage.meaning) for stage in suite.chain.stages),
+        stages=tuple(suite.stage_meanings.items()),
         profiles={name: ", ".join(_channels(suite, name)) for name in suite.profiles},
         max_steps=suite.max_steps,
         control_hz=suite.action.control_hz,

@@ -72,7 +72,7 @@ def show(name: str, /, *, json: Json = False) -> int:
         "manifest_sha256": document_sha256(suite.manifest_document()),
         "scenarios": counts,
         "scenario_ids": [scenario.id for scenario in suite.scenarios()],
-        "stages": {stage.name: stage.meaning for stage in suite.chain.stages},
+        "stages": dict(suite.stage_meanings),
         "controls": {key: control.meaning for key, control in suite.controls.items()},
         "profiles": {
             key: [c.name for c in spec.cameras] + [p.name for p in spec.proprio]

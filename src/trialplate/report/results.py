@@ -131,7 +131,10 @@ def _chain(data: ReportData) -> list[dict[str, str]]:
     """Return name, meaning and condition of each stage, as they stand in the lock."""
     meanings = dict(data.suite.stages)
     found = []
-    for stage in data.lock["suite"]["chain"]["stages"]:
+    chain = data.lock["suite"]["chain"]
+    if chain is None:  # every skill has a ladder of its own
+        return [{"name": name, "meaning": meaning, "condition": ""} for name, meaning in data.suite.stages]
+    for stage in chain["stages"]:
         parts = [condition_text(condition) for condition in stage["when"]]
         role = stage["attachment"]
         if role == "held":
