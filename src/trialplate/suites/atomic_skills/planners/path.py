@@ -83,6 +83,8 @@ class Path:
         self._now = np.array(start, dtype=np.float64)
         self._rows: list[FloatArray] = []
         self.segments: dict[str, slice] = {}
+        self.before_grasp = 0
+        """Rows before the hand goes for what it is to take."""
 
     @property
     def rows(self) -> FloatArray:
@@ -128,6 +130,10 @@ class Path:
             for position, arm in enumerate(listed):
                 self._now[ARM_DOF * arm : ARM_DOF * arm + ARM_DOF - 1] = row[6 * position : 6 * position + 6]
             self._rows.append(self._now.copy())
+
+    def mark_grasp(self) -> None:
+        """Say that the rows from here on may touch what is to be taken."""
+        self.before_grasp = len(self._rows)
 
     def to_joints(self, target_rad: FloatArray, *, arm: int = 0) -> None:
         """Move one arm straight in joint space."""
