@@ -62,6 +62,7 @@ class Setting:
     env_seed: int
     limits: Limits
     recording: Recording = "minimal"
+    repeat: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,10 @@ class Answer:
 
 @dataclass(slots=True)
 class Attempt:
-    """What the loop leaves behind. ``executed``: the last rows that ran, as the policy sent them."""
+    """What the loop leaves behind. ``executed``: the last rows that ran, as the policy sent them.
+
+    ``waypoints_executed``: rows of a plan that ran; None where every executed row is the policy's.
+    """
 
     recorder: Recorder
     exchanges: ExchangeWriter
@@ -100,6 +104,7 @@ class Attempt:
     calls_rejected: int = 0
     short_chunks: int = 0
     policy_us: int = 0
+    waypoints_executed: int | None = None
     reset_us: int = 0
     echo: str | None = None
     usages: list[Usage | str] = field(default_factory=list)
@@ -108,8 +113,10 @@ class Attempt:
     def begin(cls, setting: Setting) -> Attempt:
         """Return an attempt with nothing recorded yet."""
         history = max((p.history.actions for p in setting.suite.profiles.values() if p.history), default=0)
+        suite, scenario = setting.suite, setting.scenario
+        action_dim, most = suite.action_of(scenario).dim, setting.limits.max_steps
         return cls(
-            Recorder(setting.suite.columns, action_dim=setting.suite.action.dim, max_steps=setting.limits.max_steps),
+            Recorder(suite.columns_of(scenario), action_dim=action_dim, max_steps=most),
             ExchangeWriter(detailed=setting.recording == "detailed"),
             FrameHasher(),
             deque(maxlen=history),
@@ -129,6 +136,11 @@ class Attempt:
             return
         self.echo = reply.echo
         self.usages.append(reply.usage if reply.usage is not None else reply.usage_reason)
+
+    @property
+    def rows_executed(self) -> int:
+        """How many rows that the policy sent were executed."""
+        return self.recorder.steps if self.waypoints_executed is None else self.waypoints_executed
 
     def usage(self) -> tuple[dict[str, int | float | None] | None, str | None]:
         """Return the sum over all calls, a member None when any call does not know it; or None and the reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
@@ -24,6 +24,8 @@ from trialplate.run.loop import run_attempt
 from trialplate.run.memory import keep_freed_memory
 from trialplate.run.schedule import Trial
 from trialplate.run.seating import ActorFactory, Terms, seat_arm
+from trialplate.run.skill_seating import seat_planner
+from trialplate.run.skills import run_skill_attempt
 from trialplate.spec.protocol import Budgets
 from trialplate.spec.registration import Registration
 from trialplate.store.layout import exchange_path, trace_path
@@ -112,24 +114,25 @@ class Bench:
 
     def run(self, trial: Trial, *, attempt: int) -> Finished:
         """Run one trial. Its trace is None when the world never came to rest."""
-        arm = self._arms[trial.arm]
-        try:
-            seat = self.seat(trial.arm)
-        except ContractFault as fault:
-            return lost_trial(self._plan, (trial, attempt), fault=fault)
+        arm, scenario = self._arms[trial.arm], self._scenarios[trial.scenario]
         setting = Setting(
             self._suite,
-            self._scenarios[trial.scenario],
+            scenario,
             self._info(trial, arm),
             trial_seed(self._plan, trial),
             self._limits(arm),
             self._plan.recording,
+            trial.repeat,
         )
-        start_ns = perf_counter_ns()
-        done = run_attempt(seat, self._world(arm["profile"]), setting)
+        try:
+            play = self._player(arm)
+            start_ns = perf_counter_ns()
+            done = play(setting)
+        except ContractFault as fault:
+            return lost_trial(self._plan, (trial, attempt), fault=fault)
         wall_us = (perf_counter_ns() - start_ns) // 1000
         trace = done.recorder.trace()
-        data = trace_bytes(trace, columns=self._suite.columns) if trace is not None else None
+        data = trace_bytes(trace, columns=self._suite.columns_of(scenario)) if trace is not None else None
         exchange = done.exchanges.finish()
         row = self._row(
             trial, attempt, done, trace_ref=_trace_ref(trial, attempt, trace, data),
@@ -137,6 +140,22 @@ class Bench:
             wall_us=wall_us,
         )  # fmt: skip
         return Finished(row, data, exchange)
+
+    def _player(self, arm: Mapping[str, Any]) -> Callable[[Setting], Attempt]:
+        """Return what runs one attempt of an arm. Both raise ContractFault when it is no longer what was locked."""
+        name, profile = arm["name"], arm["profile"]
+        if self._suite.kind == "control":
+            seat = self.seat(name)
+            return lambda setting: run_attempt(seat, self._world(profile), setting)
+        planner = seat_planner(arm, base=self._terms.base, budgets=self._terms.budgets)
+
+        def play(setting: Setting) -> Attempt:
+            self._refuse_written(name)  # each plan loads the planner anew
+            done = run_skill_attempt(planner, self._world(profile), setting)
+            self._refuse_written(name)
+            return done
+
+        return play
 
     def close(self) -> None:
         """Release worlds and policies."""
@@ -192,7 +211,7 @@ class Bench:
             control_steps=done.recorder.steps,
             calls=len(calls),
             rows_proposed=done.rows_proposed,
-            rows_executed=done.recorder.steps,
+            rows_executed=done.rows_executed,
             rows_dropped=done.rows_dropped,
             rows_discarded=done.rows_discarded,
             calls_rejected=done.calls_rejected,

@@ -42,6 +42,11 @@ class Recorder:
         """Record one policy call, and the digest of what was shown: it may still be on its way."""
         self._calls.append((entry, digest))
 
+    def amend_call(self, **members: int) -> None:
+        """Say what became of the last call, once it is known."""
+        entry, digest = self._calls[-1]
+        self._calls[-1] = ({**entry, **members}, digest)
+
     @property
     def call_count(self) -> int:
         """How many policy calls there were so far."""

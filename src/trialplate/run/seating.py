@@ -25,6 +25,7 @@ from trialplate.policies.matching import Match, as_suite, compare, parse_declara
 from trialplate.policies.setting import ActorSetting
 from trialplate.run.attempt import Seat
 from trialplate.run.interrupt import asked
+from trialplate.run.skill_seating import describe_skill_arm
 from trialplate.spec.channels import PolicySpec
 from trialplate.spec.protocol import ArmChoice, Budgets
 from trialplate.spec.registration import Registration
@@ -51,6 +52,8 @@ def describe_arm(
     arm: ArmChoice, suite: Suite, *, budgets: Budgets, base: Path, address: str | None = None
 ) -> Described:
     """Hear what an arm declares and who it is. Raises LockError that says what is wrong."""
+    if suite.kind == "skill":
+        return describe_skill_arm(arm, suite, budgets=budgets, base=base)
     try:
         described, match_ = match_arm(arm, suite, budgets=budgets, base=base, address=address)
     except (ContractFault, HarnessFault, PolicyFault) as fault:
