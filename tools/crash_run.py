@@ -1,7 +1,9 @@
-"""Run every crash point of a campaign and print the count: a disk in memory that fails, stops or loses power.
+"""Run every crash point of a campaign, its sealing and its publication, and print the count.
 
-A point is one system call of the writer and one thing that happens there. `--sample N` takes every N-th.
-Exit code 1 when something that must hold does not hold at some point; each is named.
+A point is one system call on a disk in memory and one thing that happens there: the process is killed, the power goes,
+the call fails. What must hold: a run that goes on ends in the bytes of an undisturbed one, apart from attempts that
+were cut off, which stay visible as interrupted; a bundle and a publication are absent or whole. `--sample N` takes
+every N-th point. Exit code 1 when something does not hold at some point; each is named.
 """
 
 from __future__ import annotations
@@ -10,44 +12,75 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from crash_matrix import BASES, Point, Violated, examine, points, undisturbed
+import placing_matrix
+from crash_matrix import BASES, Point, Power, Violated, examine, points, undisturbed
+from sealed import make_golden
+from trialplate.testing.faulty_disk import Fault
+
+WORDS = {
+    "fail": "call fails",
+    "fill": "disk becomes full in mid-write",
+    "short": "short write",
+    "tear": "process killed in mid-write",
+    "stop": "process killed",
+}
 
 
-def kind(point: Point) -> str:
+def kind(fault: Fault, power: Power | None, *, again: bool = False) -> str:
     """Return what happens at a point, in words."""
-    words = {
-        "fail": "call fails",
-        "fill": "disk becomes full in mid-write",
-        "short": "short write",
-        "tear": "process killed in mid-write",
-        "stop": "process killed",
-    }[point.fault.action]
-    if point.power is not None:
-        words += ", then the power goes"
-    return words + (", and the next process is killed too" if point.second is not None else "")
+    words = WORDS[fault.action] + (", then the power goes" if power is not None else "")
+    return words + (", and the next process is killed too" if again else "")
+
+
+def run_points(sample: int, violated: list[str]) -> Counter[str]:
+    """Examine the points of a run and of the runs that go on after it."""
+    chosen: tuple[Point, ...] = tuple(points())[::sample]
+    for point in chosen:
+        try:
+            examine(point)
+        except Violated as error:
+            violated.append(str(error))
+    return Counter(kind(point.fault, point.power, again=point.second is not None) for point in chosen)
+
+
+def placing_points(act: placing_matrix.Act, sample: int, violated: list[str]) -> Counter[str]:
+    """Examine the points of a sealing or a publication."""
+    chosen = tuple(placing_matrix.places(act))[::sample]
+    for place in chosen:
+        try:
+            placing_matrix.examine(act, place)
+        except Violated as error:
+            violated.append(str(error))
+    return Counter(kind(place.fault, place.power) for place in chosen)
 
 
 def main() -> int:
     """Run; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="every N-th point (default: all)")
-    chosen = tuple(points())[:: parser.parse_args().sample]
+    sample = parser.parse_args().sample
     start_s = perf_counter()
-    violated = []
-    for point in chosen:
-        try:
-            examine(point)
-        except Violated as error:
-            violated.append(str(error))
+    violated: list[str] = []
     calls = {base: len(undisturbed(base).calls) for base in BASES}
     print(f"system calls of the undisturbed runs: {', '.join(f'{n} {base}' for base, n in calls.items())}")
-    for words, count in sorted(Counter(map(kind, chosen)).items()):
-        print(f"{count:7}  {words}")
-    print(f"{len(chosen):7}  crash points in {perf_counter() - start_s:.0f} s, {len(violated)} violated")
+    counts = {"a run and its recovery": run_points(sample, violated)}
+    with TemporaryDirectory() as scratch, placing_matrix.one_harness():
+        golden = make_golden(Path(scratch))
+        small = placing_matrix.make_small(golden)
+        publishings = [placing_matrix.Publishing(small, old=old) for old in (False, True)]
+        for act in (placing_matrix.Sealing(golden), *publishings):
+            counts[act.name] = placing_points(act, sample, violated)
+    for name, kinds in counts.items():
+        print(f"{sum(kinds.values()):7}  {name}")
+        for words, count in sorted(kinds.items()):
+            print(f"{count:14}  {words}")
+    total = sum(sum(kinds.values()) for kinds in counts.values())
+    print(f"{total:7}  crash points in {perf_counter() - start_s:.0f} s, {len(violated)} violated")
     for text in violated:
         print(f"VIOLATED {text}")
     return 1 if violated else 0

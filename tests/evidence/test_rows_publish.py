@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import random
@@ -11,25 +10,36 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from placing_matrix import (
+    GOOD,
+    ROOM,
+    SOURCE,
+    Act,
+    Place,
+    Publishing,
+    Sealing,
+    Small,
+    examine,
+    make_small,
+    one_harness,
+    places,
+)
 from sealed import Golden, make_campaign, write
-from trialplate import exam, fingerprint, publishing, sealing
+from trialplate import exam, publishing, sealing
 from trialplate.canonical import canonical_json, read_stored
-from trialplate.errors import EvidenceError, StorageFailure, TrialplateError, UsageError
+from trialplate.errors import EvidenceError, TrialplateError, UsageError
 from trialplate.sealing import FreshVerdict
 from trialplate.store.container import check_container
 from trialplate.store.fsio import Disk
-from trialplate.store.placing import BUSY, STAGING_PREFIX
+from trialplate.store.placing import STAGING_PREFIX
 from trialplate.store.pointer import POINTER, Pointer, Seen, accept, advance, parse_pointer, read_pointer, read_seen
-from trialplate.testing.faulty_disk import CHANGING, Fault, FaultyDisk, ProcessEnded
-
-GOOD = FreshVerdict(0, {"findings": []})
+from trialplate.testing.faulty_disk import ProcessEnded
 
 
 def fresh(folder: Path) -> FreshVerdict:
@@ -175,178 +185,96 @@ def test_what_a_reader_remembers_is_read_back() -> None:
 
 # -- row 53: killed anywhere ----------------------------------------------------------------------------------
 
-SOURCE, ROOM = Path("/bundles"), Path("/public")
-
-
-@dataclass(frozen=True)
-class Small:
-    """A few files that stand for a promoted bundle, and the record beside it."""
-
-    bundle_id: str
-    files: dict[str, bytes]
-    record: bytes
-
-    def put(self, disk: Disk) -> Path:
-        """Write the bundle and its record into memory, durably."""
-        folder = SOURCE / self.bundle_id
-        for name, data in self.files.items():
-            disk.make_folder((folder / name).parent)
-            disk.replace(folder / name, data, mode=0o444)
-        disk.replace(publishing.record_path(folder), self.record)
-        return folder
-
-    def verifier(self, disk: FaultyDisk) -> Callable[[Path], FreshVerdict]:
-        """Return a verifier that compares a folder in memory with the files that it must have."""
-
-        def verify(folder: Path) -> FreshVerdict:
-            if disk.tree(folder) == self.files:
-                return GOOD
-            return FreshVerdict(1, {"findings": [{"code": "hash_mismatch"}]})
-
-        return verify
-
 
 @pytest.fixture
-def small(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> Small:
-    """Bundle document, lock and a nested file of the golden bundle."""
-    monkeypatch.setattr(fingerprint, "harness", lambda: {"sha256": "ab" * 32})
-    names = ("bundle.json", "lock.json", "rows.jsonl", "models/mine.json", "qualification/null/head.json")
-    files = {name: (golden.bundle / name).read_bytes() for name in names}
-    disk = FaultyDisk()
-    bare = Small(golden.bundle.name, files, b"{}")
-    done = publishing.promote(bare.put(disk), disk=disk, verifier=bare.verifier(disk))
-    assert done.exit_code == 0
-    return Small(golden.bundle.name, files, canonical_json(done.document))
+def small(golden: Golden) -> Iterator[Small]:
+    """Bundle document, lock and nested files of the golden bundle."""
+    with one_harness():
+        yield make_small(golden)
 
 
-def published(disk: FaultyDisk, small: Small) -> publishing.Published:
-    return publishing.publish(SOURCE / small.bundle_id, ROOM, disk=disk, verifier=small.verifier(disk))
+def _examine(act: Act, which: Callable[[Place], bool], *, every: int = 1) -> int:
+    """Examine every n-th of the crash points that are meant."""
+    chosen = [place for place in places(act) if which(place)][::every]
+    for place in chosen:
+        examine(act, place)
+    return len(chosen)
 
 
-def assert_whole_or_absent(disk: FaultyDisk, small: Small, old: Pointer | None) -> None:
-    there = disk.tree(ROOM / small.bundle_id) if small.bundle_id in disk.entries(ROOM) else None
-    assert there in (None, small.files)
-    pointer = read_pointer(disk, ROOM)
-    assert pointer == old or (pointer is not None and pointer.bundle_id == small.bundle_id and there is not None)
-
-
-def assert_finished(disk: FaultyDisk, small: Small, old: Pointer | None) -> None:
-    assert disk.tree(ROOM / small.bundle_id) == small.files
-    assert read_pointer(disk, ROOM) == (old.next(small.bundle_id) if old else Pointer(1, small.bundle_id, None))
-    left = set(disk.entries(ROOM)) - {"quarantine", "b" * 64}
-    assert left == {BUSY, POINTER, small.bundle_id, f"{small.bundle_id}.promotion.json"}
-
-
-def prepared(small: Small, *, old: bool) -> tuple[FaultyDisk, Pointer | None]:
-    """Return a disk that holds the source, with or without a pointer to another bundle."""
-    disk = FaultyDisk()
-    small.put(disk)
-    if not old:
-        return disk, None
-    pointer = Pointer(1, "b" * 64, None)
-    disk.make_folder(ROOM / ("b" * 64))
-    disk.replace(ROOM / POINTER, pointer.stored())
-    return disk, pointer
-
-
-def places(disk: FaultyDisk, small: Small) -> list[int]:
-    """Return the numbers of the calls of a publication that change something."""
-    trial = disk.next_process()
-    published(trial, small)
-    return [number for number, call in enumerate(trial.calls) if call.name in CHANGING]
+def killed(place: Place) -> bool:
+    return place.power is None and place.fault.action in ("stop", "tear")
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["first", "second"])
 def test_row_53_a_publication_that_is_killed_at_any_call_leaves_the_bundle_absent_or_whole(
     small: Small, old: bool
 ) -> None:
-    numbers = places(prepared(small, old=old)[0], small)
-    assert len(numbers) > 40
-    for number in numbers:
-        disk, pointer = prepared(small, old=old)
-        killed = disk.next_process(fault=Fault(number))
-        with pytest.raises(ProcessEnded):
-            published(killed, small)
-        after = killed.next_process()
-        assert_whole_or_absent(after, small, pointer)
-        if f"{small.bundle_id}.promotion.json" not in after.entries(ROOM):
-            published(after, small)
-        assert_finished(after, small, pointer)
+    assert _examine(Publishing(small, old=old), killed) > 40
 
 
-@pytest.mark.parametrize("names", ["lost", "kept", "mixed"])
-def test_row_53_a_publication_that_loses_power_at_any_call_leaves_the_bundle_absent_or_whole(
-    small: Small, names: Any
+def test_row_53_a_publication_that_loses_power_at_any_call_leaves_the_bundle_absent_or_whole(small: Small) -> None:
+    assert _examine(Publishing(small, old=True), lambda place: place.power is not None) > 120
+
+
+def test_row_53_a_publication_whose_disk_fails_at_any_call_can_be_said_again(small: Small) -> None:
+    assert _examine(Publishing(small, old=True), lambda place: place.fault.action in ("fail", "fill")) > 80
+
+
+SHARES = [pytest.param(9, id="a share"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("every", SHARES)
+def test_a_sealing_that_is_disturbed_at_any_call_leaves_the_bundle_absent_or_whole(
+    golden: Golden, every: int
 ) -> None:
-    for number in places(prepared(small, old=True)[0], small):
-        disk, pointer = prepared(small, old=True)
-        killed = disk.next_process(fault=Fault(number))
-        with pytest.raises(ProcessEnded):
-            published(killed, small)
-        after = killed.after_power_cut(names=names, seed=number)
-        assert_whole_or_absent(after, small, pointer)
-        if f"{small.bundle_id}.promotion.json" not in after.entries(ROOM):
-            published(after, small)
-        assert_finished(after, small, pointer)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
-def test_row_53_a_publication_whose_disk_fails_at_any_call_can_be_said_again(small: Small, number: int) -> None:
-    for place in places(prepared(small, old=True)[0], small):
-        disk, pointer = prepared(small, old=True)
-        failing = disk.next_process(fault=Fault(place, "fail", number))
-        with pytest.raises(StorageFailure):
-            published(failing, small)
-        after = failing.next_process()
-        assert_whole_or_absent(after, small, pointer)
-        if f"{small.bundle_id}.promotion.json" not in after.entries(ROOM):
-            published(after, small)
-        assert_finished(after, small, pointer)
+    with one_harness():
+        assert _examine(Sealing(golden), lambda place: True, every=every) > 1000 // every
 
 
 def test_row_53_what_a_killed_publication_left_is_set_aside_and_not_deleted(small: Small) -> None:
-    middle = places(prepared(small, old=False)[0], small)[20]
-    disk, _ = prepared(small, old=False)
-    killed = disk.next_process(fault=Fault(middle))
+    act = Publishing(small, old=False)
+    middle = [place for place in places(act) if killed(place)][20]
+    dying = act.start().next_process(fault=middle.fault)
     with pytest.raises(ProcessEnded):
-        published(killed, small)
-    after = killed.next_process()
+        act.publish(dying)
+    after = dying.next_process()
     staging = ROOM / f"{STAGING_PREFIX}{small.bundle_id}"
     left = after.tree(staging)
     assert left
-    published(after, small)
+    act.publish(after)
     (aside,) = after.entries(ROOM / "quarantine")
     assert aside.endswith("-stale_staging")
     assert after.tree(ROOM / "quarantine" / aside / staging.name) == left
 
 
 def test_row_53_a_target_that_exists_is_refused_whatever_it_is(small: Small) -> None:
-    disk, _ = prepared(small, old=False)
-    target = ROOM / small.bundle_id
+    act = Publishing(small, old=False)
+    disk, target = act.start(), ROOM / small.bundle_id
     disk.make_folder(target)
-    assert code(lambda: published(disk, small)) == "target_exists"
+    assert code(lambda: act.publish(disk)) == "target_exists"
     assert disk.entries(target) == {}
     disk.replace(target / "bundle.json", b"{}")
-    assert code(lambda: published(disk, small)) == "target_exists"
+    assert code(lambda: act.publish(disk)) == "target_exists"
     assert disk.tree(target) == {"bundle.json": b"{}"}
     assert read_pointer(disk, ROOM) is None
-    other, _ = prepared(small, old=False)
-    published(other, small)
-    assert code(lambda: published(other, small)) == "published_already"
+    other = act.start()
+    act.publish(other)
+    assert code(lambda: act.publish(other)) == "published_already"
 
 
 def test_row_53_two_at_a_time_do_not_publish_into_one_folder(small: Small) -> None:
-    disk, _ = prepared(small, old=False)
+    act = Publishing(small, old=False)
+    disk = act.start()
     second = disk.beside()
     seen = []
 
     def verify(folder: Path) -> FreshVerdict:
-        seen.append(code(lambda: published(second, small)))
+        seen.append(code(lambda: act.publish(second)))
         return GOOD
 
     publishing.publish(SOURCE / small.bundle_id, ROOM, disk=disk, verifier=verify)
     assert seen == ["room_busy"]
-    assert_finished(disk, small, None)
+    act.assert_finished(disk)
 
 
 def test_a_bundle_is_not_published_into_itself(bundle: Path) -> None:
