@@ -67,6 +67,7 @@ def run(
     """
     from trialplate.lock import read_lock
     from trialplate.run.mailbox_launch import Opened, run_mailboxes
+    from trialplate.run.streams import tell
 
     label, locked = name or token_hex(16), read_lock(_lock_path(lock))
     told: list[Opened] = []
@@ -75,9 +76,9 @@ def run(
         stream = sys.stderr if json else sys.stdout
         if not told:
             text = mailbox.instructions
-            print(f"{text.text}\n{_identity(text)}\nname {label}\n", file=stream)
+            tell(f"{text.text}\n{_identity(text)}\nname {label}\n", stream=stream)
         told.append(mailbox)
-        print(mailbox.folder, file=stream, flush=True)
+        tell(str(mailbox.folder), stream=stream)
 
     done = run_mailboxes(
         locked,

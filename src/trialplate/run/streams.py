@@ -16,11 +16,15 @@ _STANDARD = (0, 1, 2)
 
 
 class Lossy(io.RawIOBase):
-    """A descriptor that takes everything. ``failure``: why the first thing that was lost could not be written."""
+    """A descriptor that takes everything.
+
+    ``failure``: why the first thing that was lost could not be written; ``lost_bytes``: how much was lost.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.failure: OSError | None = None
+        self.lost_bytes = 0
 
     def writable(self) -> bool:
         """Return True."""
@@ -43,6 +47,7 @@ class Lossy(io.RawIOBase):
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError as error:
             self.failure = self.failure or error
+            self.lost_bytes += len(rest)
         return size
 
 
@@ -67,6 +72,17 @@ def print_lossily() -> Lossy:
     if sys.stderr is sys.__stderr__:
         sys.stderr = _text(err, sys.stderr, line_buffering=True)
     return out
+
+
+def tell(text: str, *, stream: TextIO) -> None:
+    """Print a line that somebody waits for. Raises OSError when it is lost, also on a stream that never raises."""
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    stream.flush()  # what is lost of earlier lines is not counted against this one
+    lost_before = raw.lost_bytes if isinstance(raw, Lossy) else 0
+    print(text, file=stream, flush=True)
+    if isinstance(raw, Lossy) and raw.lost_bytes > lost_before:
+        assert raw.failure is not None
+        raise raw.failure
 
 
 def _text(raw: Lossy, before: TextIO | None, *, line_buffering: bool) -> TextIO:
