@@ -49,7 +49,7 @@ OBJECTS: Mapping[str, dict[str, Any]] = {
         "rgba": [0.20, 0.58, 0.34, 1.0],
     },
     "pencil": {
-        "name": "pencil", "shape": "capsule", "size_m": [0.010, 0.130], "mass_kg": 0.06, "friction": _GRIPPY,
+        "name": "pencil", "shape": "capsule", "size_m": [0.012, 0.130], "mass_kg": 0.06, "friction": _GRIPPY,
         "rgba": [0.86, 0.66, 0.14, 1.0],
     },
     "bar": {

@@ -12,7 +12,7 @@ import numpy as np
 from trialplate.errors import PlanningFailed, nearest
 from trialplate.record import SkillPlan
 from trialplate.spec.skills import SkillCase
-from trialplate.suites.atomic_skills.planners import table_skills
+from trialplate.suites.atomic_skills.planners import articulated_skills, table_skills, two_hands
 from trialplate.suites.atomic_skills.planners.case_view import CaseView
 from trialplate.suites.atomic_skills.planners.path import Path
 from trialplate.suites.atomic_skills.settings import world_settings
@@ -29,6 +29,13 @@ PLANS: Mapping[str, Callable[[CaseView], Path]] = {
     "place": table_skills.place,
     "pour": table_skills.pour,
     "push_object": table_skills.push_object,
+    "press": articulated_skills.press,
+    "slide": articulated_skills.slide,
+    "open_door": articulated_skills.open_door,
+    "twist": articulated_skills.twist,
+    "coordinated_pickment": two_hands.coordinated_pickment,
+    "coordinated_placement": two_hands.coordinated_placement,
+    "hand_over": two_hands.hand_over,
 }
 
 

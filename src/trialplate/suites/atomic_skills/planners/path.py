@@ -122,6 +122,11 @@ class Path:
             self._rows.append(self._now.copy())
         self._now = end
 
+    def holding(self, arms: Sequence[int]) -> None:
+        """Command closed grippers from the next row on: what is held was read as opened by its width."""
+        for arm in arms:
+            self._now[ARM_DOF * arm + ARM_DOF - 1] = 0.0
+
     def joint_path(self, paths: Mapping[int, FloatArray], *, largest_step_rad: float = LARGEST_STEP_RAD) -> None:
         """Follow joint paths (K, 6) of some arms at once; all have the same K and begin where the arm is."""
         listed = sorted(paths)
@@ -155,6 +160,11 @@ class Path:
             found.append(solved)
         return np.array(found)
 
+    def lines(self, targets: Mapping[int, FloatArray], *, largest_step_rad: float = LARGEST_STEP_RAD) -> None:
+        """Lead the tools of some arms straight to frames (4, 4) at once. Raises Unreachable."""
+        ways = {arm: straight(self.tool(arm), target) for arm, target in targets.items()}
+        self.along(ways, largest_step_rad=largest_step_rad)
+
     def line(self, target: FloatArray, *, arm: int = 0, largest_step_rad: float = LARGEST_STEP_RAD) -> None:
         """Lead the tool of one arm straight to a frame (4, 4). Raises Unreachable."""
-        self.along({arm: straight(self.tool(arm), target)}, largest_step_rad=largest_step_rad)
+        self.lines({arm: target}, largest_step_rad=largest_step_rad)

@@ -13,7 +13,7 @@ import numpy as np
 from trialplate.errors import HarnessFault, PlanningFailed
 from trialplate.spec.skills import SkillCase, skill_case
 from trialplate.suites.atomic_skills.ladders import SKILLS
-from trialplate.suites.atomic_skills.planners import grasps
+from trialplate.suites.atomic_skills.planners import grasps, two_hands
 from trialplate.suites.atomic_skills.planners.case_view import CaseView, first_that_works, grasp_builds, reach
 from trialplate.suites.atomic_skills.planners.path import Path
 from trialplate.suites.atomic_skills.rigid import FloatArray
@@ -29,7 +29,7 @@ def setup_rows(case: Mapping[str, Any]) -> FloatArray:
         return np.zeros((0, len(case["q_start"])))
     view = CaseView(skill_case(case))
     try:
-        path = _one_hand(view)
+        path = _both_hands(view) if "support" in case["command"] else _one_hand(view)
     except PlanningFailed as reason:
         raise HarnessFault(
             f"setup_failed: case {case['case_id']}: the suite finds no grasp to start with: {reason.message}",
@@ -57,3 +57,28 @@ def _one_hand(view: CaseView) -> Path:
         path.hold(20)
 
     return first_that_works(view, grasp_builds(view, frames, build), what="grasp")
+
+
+def _both_hands(view: CaseView) -> Path:
+    """Take the block in the middle and the plate at its outer end, from above, and lift both."""
+    command = view.case.command
+    block, plate = view.frame(command["object"]), view.frame(command["support"])
+    support_m = view.world.support_height_m
+    placing, holding = int(command["placing_arm"]), int(command["support_arm"])
+    side = 1.0 if view.world.arms[holding].mount_m[1] > 0.0 else -1.0
+    outer = plate.copy()
+    outer[:3, 3] = outer[:3, 3] + side * two_hands.PLATE_GRIP_M * plate[:3, 1]
+    listed = {
+        placing: list(grasps.from_above(view.thing(command["object"]), block, support_m=support_m)),
+        holding: list(grasps.from_above(view.thing(command["support"]), outer, support_m=support_m)),
+    }
+
+    def build(path: Path, before: two_hands.Pair, taken: two_hands.Pair) -> None:
+        two_hands.reach_both(path, before, taken)
+        path.hold(10)
+        path.grip({0: 0.0, 1: 0.0})
+        path.hold(10)
+        path.lines({arm: grasps.raised(frame, HELD_ABOVE_M) for arm, frame in taken.items()})
+        path.hold(20)
+
+    return first_that_works(view, two_hands.pair_builds(view, listed, build), what="pair of grasps")

@@ -106,6 +106,7 @@ def turned_onto(frame: FloatArray, axis: FloatArray, wanted: FloatArray) -> Floa
 def move_held_object(view: CaseView) -> Path:
     """Carry the held object straight to its pose."""
     path = view.path()
+    path.holding((0,))
     with path.segment("transport", dwell=30):
         held_to(view, path, transform(command_vector(view.case, "pose")))
     return path
@@ -124,6 +125,7 @@ def held_to(view: CaseView, path: Path, target: FloatArray) -> None:
 def place(view: CaseView) -> Path:
     """Carry the held object over its place, set it down, open, and go up."""
     path, target = view.path(), transform(command_vector(view.case, "pose"))
+    path.holding((0,))
     with path.segment("approach"):
         held_to(view, path, grasps.raised(target, CLEAR_M))
         held_to(view, path, grasps.raised(target, 0.0015))
@@ -137,6 +139,7 @@ def place(view: CaseView) -> Path:
 def pour(view: CaseView) -> Path:
     """Turn the held object about its own axis, about where the hand holds it."""
     command, path = view.case.command, view.path()
+    path.holding((0,))
     held = view.frame(command["object"])
     axis = held[:3, :3] @ command_vector(view.case, "axis")
     goal = path.tool()
