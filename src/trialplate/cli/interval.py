@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -11,6 +10,7 @@ from trialplate.cli import typed_counts
 from trialplate.cli.answering import tell
 from trialplate.errors import UsageError
 
+SHORTEST_HOURS, LONGEST_HOURS = 1e-6, 1e12
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
 
@@ -70,6 +70,6 @@ def _exposure(events: int | None, hours: float | None) -> tuple[int, float]:
         raise UsageError("--events and --hours go together: a rate of incidents needs both")
     if not 0 <= events <= typed_counts.LARGEST:
         raise UsageError(f"--events: expected 0 to {typed_counts.LARGEST}, got {events}")
-    if not (math.isfinite(hours) and 0.0 < hours < 1e12):
-        raise UsageError(f"--hours: expected a number of hours above 0, got {hours}")
+    if not SHORTEST_HOURS <= hours <= LONGEST_HOURS:
+        raise UsageError(f"--hours: expected {SHORTEST_HOURS:g} to {LONGEST_HOURS:g} hours, got {hours}")
     return events, hours

@@ -164,7 +164,9 @@ def noninferiority_sample_size(
     room = allowed + pairs.difference
     if room <= 0.0:
         return Value(None, "out_of_reach")
-    rough = (critical + normal_critical(1.0 - wanted)) ** 2 * (pairs.discordance - pairs.difference**2) / room**2
+    ratio = max(0.0, critical - normal_critical(wanted)) / room
+    spread = pairs.discordance - pairs.difference**2
+    rough = ratio * ratio * spread if spread > 0.0 else 0.0
     if rough > MAX_TRIALS:
         return Value(None, "out_of_reach")
     start = max(math.floor(critical**2 * (1.0 - allowed) / allowed), _start(int(rough)))

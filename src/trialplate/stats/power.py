@@ -184,7 +184,10 @@ def _criticals(alpha: object, power: object) -> tuple[float, float]:
 
 def _sample_size(root: float, effect: float, deff: object) -> SampleSize:
     factor = positive("deff", deff)
-    if effect == 0.0 or not (root / effect) ** 2 * factor <= MAX_COUNT:
+    if effect == 0.0:
         return SampleSize(None, None, "out_of_reach")
-    needed = (root / effect) ** 2 * factor
+    ratio = max(0.0, root) / effect  # a power below the error rate asks for nothing
+    needed = ratio * ratio * factor
+    if not needed <= MAX_COUNT:
+        return SampleSize(None, None, "out_of_reach")
     return SampleSize(needed, math.ceil(needed), None)

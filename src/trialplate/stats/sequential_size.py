@@ -13,7 +13,8 @@ from trialplate.stats.inputs import as_written, count, fraction_inside, positive
 from trialplate.stats.power import paired_sample_size
 from trialplate.stats.results import Value
 
-MAX_LOOKS = 20
+MAX_LOOKS = 10
+"""Beyond, the search takes minutes, and the e-process looks after every pair anyway."""
 MAX_SEARCHED_PAIRS = 2000
 """Pairs by the closed formula up to which the search takes seconds."""
 

@@ -11,6 +11,7 @@ from trialplate.errors import StatsInputError
 from trialplate.stats import (
     minimum_detectable_difference,
     noninferiority_pairs,
+    noninferiority_sample_size,
     paired_sample_size,
     two_proportion_sample_size,
 )
@@ -65,3 +66,10 @@ def test_what_cannot_be_found_is_out_of_reach():
         paired_sample_size(0.6, 0.5)
     with pytest.raises(StatsInputError, match="margin"):
         noninferiority_pairs(0.05, 0.0)
+
+
+@pytest.mark.parametrize("power", [1e-300, 0.01])
+def test_a_power_that_chance_alone_has_asks_for_no_more_than_the_margin_does(power):
+    assert two_proportion_sample_size(0.6, 0.5, power=power).n <= 1
+    least = noninferiority_sample_size(0.0, 0.0, margin=0.1, power=power).value
+    assert noninferiority_sample_size(0.05, 0.05, margin=0.1, power=power).value <= least + 1
