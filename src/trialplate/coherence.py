@@ -7,7 +7,7 @@ depend on them: the protocol inside the lock, the installed suite, the recorded 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from trialplate.admission import select_scenarios
 from trialplate.canonical import document_sha256, env_seed
 from trialplate.fingerprint import harness_sha256
 from trialplate.inputs import changed_arms
-from trialplate.interfaces import Scenario, Suite
+from trialplate.interfaces import Suite
 from trialplate.lock import arm_place, harness_listing, suite_identity
 from trialplate.record import Row, Trace
 from trialplate.spec.channels import ActionSpec
 from trialplate.spec.protocol import Protocol
 from trialplate.store.findings import Finding, finding
+from trialplate.store.survey import Survey
 from trialplate.store.view import CampaignView
 
 
@@ -87,38 +88,72 @@ def _arm_findings(document: Mapping[str, Any], protocol: Protocol, suite: Suite)
 
 def row_findings(view: CampaignView, suite: Suite) -> Iterator[Finding]:
     """Compare every row with the scenario, the seed and the arm that it must have, and with its own trace."""
-    scenarios = {scenario.id: scenario for scenario in suite.scenarios()}
-    arms = {arm["name"]: arm for arm in view.lock_document["arms"]}
-    action = ActionSpec.model_validate_json(json.dumps(view.lock_document["suite"]["action"]))
-    others = declared_registrations(view)
+    rules = RowRules(view, suite)
     for row in view.rows:
+        yield from rules.findings(row, lambda row=row: view.load_trace(row))  # type: ignore[misc]
+
+
+class RowRules:
+    """What the rows of one campaign must agree with: the scenario, the seed and the arm, and their own traces."""
+
+    def __init__(self, campaign: CampaignView | Survey, suite: Suite) -> None:
+        self._lock, self._lock_sha256 = campaign.lock_document, campaign.lock_sha256
+        self._scenarios = {scenario.id: (scenario, scenario.sha256()) for scenario in suite.scenarios()}
+        self._arms = {arm["name"]: arm for arm in self._lock["arms"]}
+        self._action = ActionSpec.model_validate_json(json.dumps(self._lock["suite"]["action"]))
+        self._plan_dims = {
+            scenario: part["action_dim"]
+            for part in self._lock["suite"].get("column_sets", ())
+            for scenario in part["scenarios"]
+        }
+        self._others = declared_registrations(campaign)
+
+    def findings(self, row: Row, load_trace: Callable[[], Trace]) -> Iterator[Finding]:
+        """Compare one row. ``load_trace`` is asked for the trace of a row that names one."""
         path = f"episodes/{row.trial_id}-{row.attempt}/row.json"
-        declared = row.registration_sha256 in others.get(row.arm, ())
-        identity = row.registration_sha256 if declared else arms[row.arm]["registration_sha256"]
-        expected = _expected(view, row, scenarios[row.scenario], identity)
+        expected = self._expected(row)
         if row.trace is not None:
-            trace = view.load_trace(row)
-            expected |= _counted(trace, replan_interval=arms[row.arm]["replan_interval"])
-            yield from _ending_findings(view.lock_document, row, trace, path)
-            yield from _action_findings(trace, action, row.trace.path)
+            trace = load_trace()
+            expected |= _counted(trace, replan_interval=self._arms[row.arm]["replan_interval"])
+            yield from _ending_findings(self._lock, row, trace, path)
+            yield from self._length_findings(row, trace, path)
+            yield from self._action_findings(row, trace, row.trace.path)
             if row.applied_scene is None:
                 yield finding("scene_mismatch", path, pointer="/applied_scene", expected="a readback", found=None)
         for name, value in expected.items():
             if getattr(row, name) != value:
                 yield _row(path, f"/{name}", value, getattr(row, name))
 
+    def _length_findings(self, row: Row, trace: Trace, path: str) -> Iterator[Finding]:
+        """Find an attempt that goes on behind its last control step: nothing that happens there may be graded."""
+        most = self._lock["suite"]["max_steps"]
+        if row.scenario not in self._plan_dims and trace.steps > most:
+            bound = f"at most {most} control steps, as locked"
+            yield finding("grades_not_reproduced", path, pointer="/control_steps", expected=bound, found=trace.steps)
 
-def _expected(view: CampaignView, row: Row, scenario: Scenario, registration_sha256: str) -> dict[str, Any]:
-    return {
-        "family": scenario.family,
-        "domain": scenario.domain,
-        "variant": scenario.variant,
-        "scenario_sha256": scenario.sha256(),
-        "registration_sha256": registration_sha256,
-        "env_seed": env_seed(
-            view.lock_sha256, view.lock_document["suite"]["name"], scenario=row.scenario, repeat=row.repeat
-        ),
-    }
+    def _action_findings(self, row: Row, trace: Trace, path: str) -> Iterator[Finding]:
+        """Compare the executed actions with the action space; a plan of a skill may ask for what no joint can do."""
+        dim = self._plan_dims.get(row.scenario)
+        if dim is None:
+            yield from _action_findings(trace, self._action, path)
+        elif trace.action.shape[1:] != (dim,):
+            yield _row(path, "/action", f"rows of {dim} numbers", f"shape {trace.action.shape}")
+
+    def _expected(self, row: Row) -> dict[str, Any]:
+        scenario, digest = self._scenarios[row.scenario]
+        declared = row.registration_sha256 in self._others.get(row.arm, ())
+        return {
+            "family": scenario.family,
+            "domain": scenario.domain,
+            "variant": scenario.variant,
+            "scenario_sha256": digest,
+            "registration_sha256": row.registration_sha256
+            if declared
+            else self._arms[row.arm]["registration_sha256"],
+            "env_seed": env_seed(
+                self._lock_sha256, self._lock["suite"]["name"], scenario=row.scenario, repeat=row.repeat
+            ),
+        }
 
 
 def _counted(trace: Trace, *, replan_interval: int) -> dict[str, int]:
@@ -150,6 +185,8 @@ def _ending_findings(lock_document: Mapping[str, Any], row: Row, trace: Trace, p
 def _endings(last: Mapping[str, Any], *, steps: int, max_steps: int, feedback: bool) -> tuple[str, ...]:
     """Return how an attempt may have ended whose last call is this one; telling the policy of it may still fail."""
     kind = last.get("kind")
+    if kind == "plan":
+        return "plan_replayed", "fault"
     if kind == "stop":
         return "policy_stop", "fault"
     if kind != "fault" and steps >= max_steps:
@@ -175,7 +212,7 @@ def _action_findings(trace: Trace, action: ActionSpec, path: str) -> Iterator[Fi
         yield _row(path, f"/action/{step}/{scalar}", bounds, float(rows[step, scalar]))
 
 
-def declared_registrations(view: CampaignView) -> dict[str, frozenset[str]]:
+def declared_registrations(view: CampaignView | Survey) -> dict[str, frozenset[str]]:
     """Return arm -> the identities that a run of this campaign declared for it instead of the locked one."""
     locked = {arm["name"]: arm["registration_sha256"] for arm in view.lock_document["arms"]}
     found: dict[str, set[str]] = {}
@@ -201,7 +238,7 @@ def registration_findings(view: CampaignView) -> list[Finding]:
     ]
 
 
-def _declarations(view: CampaignView) -> Iterator[tuple[int, str, str]]:
+def _declarations(view: CampaignView | Survey) -> Iterator[tuple[int, str, str]]:
     """Yield (record, arm, identity) of everything that the beginnings of runs declare."""
     for record in view.records:
         declared = record["data"].get("registrations") if record["type"] in ("run.open", "run.resume") else None

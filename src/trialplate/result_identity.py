@@ -6,25 +6,31 @@ recordings, so that anybody can make it again. Source: policy contract, sections
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trialplate.canonical import document_sha256
 from trialplate.coherence import declared_registrations
 from trialplate.lock import run_class
-from trialplate.record import Outcome
+from trialplate.record import Outcome, Row, Trace
 from trialplate.scoring.analysis import Analysis, ArmAnalysis, plain_document
 from trialplate.scoring.conduct import nearest_rank
 from trialplate.spec.schemes import scheme_of
 from trialplate.store.view import CampaignView
 
 SCHEMA = "trialplate.summary/1"
+Timed = Callable[[Row], Sequence[int]]
 
 
-def summary_document(view: CampaignView, outcomes: tuple[Outcome, ...], analysis: Analysis) -> dict[str, Any]:
-    """Return the document that is stored as ``summary.json``. Raises EvidenceError for a trace that is damaged."""
+def summary_document(
+    view: CampaignView, outcomes: tuple[Outcome, ...], analysis: Analysis, *, timed: Timed | None = None
+) -> dict[str, Any]:
+    """Return the document that is stored as ``summary.json``. Raises EvidenceError for a trace that is damaged.
+
+    ``timed``: see :func:`call_times_us`.
+    """
     lock = view.lock_document
-    calls_us = call_times_us(view)
+    calls_us = call_times_us(view, timed=timed)
     return {
         "schema": SCHEMA,
         "benchmark": _benchmark(lock),
@@ -53,13 +59,21 @@ def addresses(view: CampaignView) -> dict[str, list[str]]:
     return {name: sorted(listed) for name, listed in sorted(found.items())}
 
 
-def call_times_us(view: CampaignView) -> dict[str, list[int]]:
-    """Return arm -> how long each recorded call of every attempt took, in microseconds of wall clock."""
+def call_times_us(view: CampaignView, *, timed: Timed | None = None) -> dict[str, list[int]]:
+    """Return arm -> how long each recorded call of every attempt took, in microseconds of wall clock.
+
+    ``timed``: gives the times of attempts whose traces were read before.
+    """
     found: dict[str, list[int]] = {arm["name"]: [] for arm in view.lock_document["arms"]}
     for row in view.rows:
         if row.trace is not None:
-            found[row.arm] += [int(call["latency_us"] or 0) for call in view.load_trace(row).calls]
+            found[row.arm] += timed(row) if timed is not None else trace_times_us(view.load_trace(row))
     return found
+
+
+def trace_times_us(trace: Trace) -> list[int]:
+    """Return how long each recorded call of one attempt took."""
+    return [int(call["latency_us"] or 0) for call in trace.calls]
 
 
 def _benchmark(lock: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from trialplate.canonical import array_digest
 from trialplate.errors import EvidenceError, nearest
 from trialplate.record import Conduct, Outcome, Row, StageResult, Status, Trace
 from trialplate.scoring.ladder import Ladder, climb
+from trialplate.scoring.own import OwnScorer
 from trialplate.spec.stages import StageChain
 
-TERMINATIONS = ("policy_stop", "step_limit", "control_rejected", "fault", "interrupted")
+TERMINATIONS = ("policy_stop", "step_limit", "control_rejected", "plan_replayed", "fault", "interrupted")
 START_INVALID_FAULT = "scene_mismatch"
 """Fault code of an attempt whose recording starts in success: the world was not a fair scene at reset."""
 
@@ -36,26 +37,47 @@ def score_rows(
     the interrupted attempts stay visible as rows. Raises
     EvidenceError for a repeated attempt otherwise, and for whatever :func:`score_attempt` refuses.
     """
+    scored = ((row, score_attempt(row, load_trace(row), chain=chain, fault_table=fault_table)) for row in rows)
+    return counted_outcomes(scored, interrupted=interrupted)
+
+
+def counted_outcomes(
+    attempts: Iterable[tuple[Row, Outcome]], *, interrupted: Literal["error", "replace"] = "error"
+) -> tuple[Outcome, ...]:
+    """Return the one outcome that counts of each trial, from the outcomes of all its attempts: see ``score_rows``."""
     scored: dict[str, list[tuple[Row, Outcome]]] = {}
-    for row in rows:
-        outcome = score_attempt(row, load_trace(row), chain=chain, fault_table=fault_table)
+    for row, outcome in attempts:
         scored.setdefault(row.trial_id, []).append((row, outcome))
     counted = [_counted(tries, interrupted=interrupted) for tries in scored.values()]
     return tuple(outcome for _, outcome in sorted(counted, key=lambda pair: pair[0].ordinal))
 
 
-def score_attempt(row: Row, trace: Trace | None, *, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:
+def score_attempt(
+    row: Row,
+    trace: Trace | None,
+    *,
+    chain: StageChain | None,
+    fault_table: Mapping[str, str],
+    own: OwnScorer | None = None,
+) -> Outcome:
     """Return what one recorded attempt is worth.
 
     A fault has the status that ``fault_table`` (code -> ``FAIL``, ``ERROR`` or ``EXCLUDED``) gives its code.
     ``control_rejected`` is FAIL, ``interrupted`` is ERROR; otherwise the chain decides: PASS exactly when it is
-    complete and still true at the end. ERROR and EXCLUDED have no stages: they say nothing about the arm.
+    complete and still true at the end. ERROR and EXCLUDED have no stages: they say nothing about the arm. ``own``:
+    the scorer of a suite without a chain, which is asked instead.
 
     Raises EvidenceError when a code is not in the table, the row contradicts itself or its trace, or the trace
     of an attempt that must have one is missing.
     """
     _refuse_contradiction(row, trace)
-    return replace(outcome_of(row, trace, chain=chain, fault_table=fault_table), conduct=_conduct(row, trace))
+    if own is not None:
+        outcome = own(row, trace)
+    elif chain is not None:
+        outcome = outcome_of(row, trace, chain=chain, fault_table=fault_table)
+    else:
+        raise EvidenceError("the suite has neither a chain nor a scorer of its own", code="no_scorer")
+    return replace(outcome, conduct=_conduct(row, trace))
 
 
 def outcome_of(row: Row, trace: Trace | None, *, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,14 @@ class CampaignView:
             return read_row_trace(folder, row, columns=lock_columns(self.lock_document))
 
 
-def read_campaign(path: Path) -> CampaignView:
+def read_campaign(path: Path, *, known: Mapping[tuple[str, int], Row] | None = None) -> CampaignView:
     """Read a campaign: lock, journal, every row. Traces are read by ``load_trace``.
 
     An open, incomplete or blocked campaign can be read. Raises UsageError where there is no campaign, EvidenceError
     with the first thing that is wrong: a journal that is torn or broken, a row that is not the one of its
-    ``attempt.end``.
+    ``attempt.end``. ``known``: (trial id, number) -> row, of attempts whose rows were read and found good before.
     """
+    known = known or {}
     if not path.exists():
         raise UsageError(f"no campaign at {path}: nothing of that name is there", code="no_campaign")
     with Folder(path) as folder:
@@ -96,7 +97,9 @@ def read_campaign(path: Path) -> CampaignView:
             for wrong in ledger.take(record):
                 if wrong.exit_code != 3:
                     raise EvidenceProblem(wrong)
-        rows = tuple(read_row(folder, attempt, run_id=ledger.run_id) for attempt in ledger.ended())
+        rows = tuple(
+            known.get(attempt.key) or read_row(folder, attempt, run_id=ledger.run_id) for attempt in ledger.ended()
+        )
     return make_view(path, plan, state, ledger, rows)
 
 
@@ -185,7 +188,8 @@ def read_row_trace(
     if (found := sha256_hex(data)) != reference.file_sha256:
         raise problem("hash_mismatch", reference.path, expected=reference.file_sha256, found=found)
     try:
-        trace = read_trace(data, columns=columns, max_rows=max(reference.steps, 0) + 1)
+        wanted = columns.of(row.scenario) if isinstance(columns, ColumnSets) else columns
+        trace = read_trace(data, columns=wanted, max_rows=max(reference.steps, 0) + 1)
         content = trace.content_sha256() if compare_content else reference.content_sha256
     except EvidenceError as error:
         raise problem("trace_malformed", reference.path, expected="a trace", found=error.message) from None
@@ -203,15 +207,40 @@ def read_row_trace(
     return trace
 
 
+class ColumnSets(tuple[Column, ...]):
+    """The columns of a suite whose scenarios measure different things: those of one are asked for by its name."""
+
+    sets: Mapping[str, tuple[Column, ...]]
+
+    def of(self, scenario: str) -> tuple[Column, ...]:
+        """Return the columns of a scenario; of one that the lock does not list, those of the suite."""
+        return self.sets.get(scenario, tuple(self))
+
+
 def lock_columns(document: Mapping[str, Any]) -> tuple[Column, ...] | None:
-    """Return the measured columns that the lock declares for its suite, None when it declares none."""
+    """Return the measured columns that the lock declares for its suite, None when it declares none.
+
+    Where every scenario has its own, they are :class:`ColumnSets`.
+    """
     suite = document.get("suite")
-    listed = suite.get("columns") if isinstance(suite, dict) else None
+    suite = suite if isinstance(suite, dict) else {}
+    listed = suite.get("columns")
     if not isinstance(listed, list):
         return None
     try:
-        return tuple(Column(name=item["name"], dim=item["dim"], unit=item["unit"]) for item in listed)
+        columns = _columns(listed)
+        if "column_sets" not in suite:
+            return columns
+        found = ColumnSets(columns)
+        found.sets = {
+            str(name): _columns(part["columns"]) for part in suite["column_sets"] for name in part["scenarios"]
+        }
+        return found
     except (TypeError, KeyError) as error:
         raise problem(
             "schema_mismatch", LOCK, pointer="/suite/columns", expected="name, dim, unit", found=error
         ) from None
+
+
+def _columns(listed: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
+    return tuple(Column(name=item["name"], dim=item["dim"], unit=item["unit"]) for item in listed)

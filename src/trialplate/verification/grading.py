@@ -5,14 +5,21 @@ Scenes are compared with the suite's manifest by code that does not know how the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
 from trialplate import fingerprint
 from trialplate.canonical import document_sha256
 from trialplate.coherence import input_findings, lock_findings, registration_findings, row_findings
 from trialplate.errors import TrialplateError
 from trialplate.lock import other_harness
+from trialplate.record import Row
 from trialplate.registry import load_attribute, load_suite
 from trialplate.store.findings import Finding, finding
 from trialplate.store.view import CampaignView
+
+Compared = Callable[[Row], Iterable[Finding]]
 
 
 def grader_findings(view: CampaignView) -> list[Finding]:
@@ -50,8 +57,11 @@ def grader_findings(view: CampaignView) -> list[Finding]:
     return found
 
 
-def coherence_findings(view: CampaignView) -> list[Finding]:
-    """Compare lock, inputs, rows and identities with the installed suite."""
+def coherence_findings(view: CampaignView, compared: Compared | None = None) -> list[Finding]:
+    """Compare lock, inputs, rows and identities with the installed suite.
+
+    ``compared``: gives what was found in rows whose traces were read before.
+    """
     try:
         suite = load_suite(view.lock_document["suite"]["name"])
     except TrialplateError:
@@ -59,7 +69,7 @@ def coherence_findings(view: CampaignView) -> list[Finding]:
     return [
         *lock_findings(view.lock_document, suite),
         *input_findings(view),
-        *row_findings(view, suite),
+        *(row_findings(view, suite) if compared is None else chain.from_iterable(map(compared, view.rows))),
         *registration_findings(view),
     ]
 
@@ -72,21 +82,26 @@ def scene_findings(view: CampaignView) -> list[Finding]:
         return []  # grader_findings has said so
     compare = load_attribute(suite.verify_scene)
     scenarios = {scenario.id: scenario.document() for scenario in suite.scenarios()}
+    compared: dict[tuple[str, str], tuple[tuple[str, Any, Any], ...]] = {}
     found = []
     for row in view.rows:
         if row.applied_scene is None:
             continue
         path = f"episodes/{row.trial_id}-{row.attempt}/row.json"
-        if document_sha256(row.applied_scene) != row.applied_scene_sha256:
+        digest = document_sha256(row.applied_scene)
+        if digest != row.applied_scene_sha256:
             found.append(
                 finding(
                     "scene_mismatch",
                     path,
                     pointer="/applied_scene_sha256",
-                    expected=document_sha256(row.applied_scene),
+                    expected=digest,
                     found=row.applied_scene_sha256,
                 )
             )
-        for pointer, expected, got in compare(scenarios[row.scenario], row.applied_scene):
+        place = (row.scenario, digest)  # equal scenes differ alike
+        if place not in compared:
+            compared[place] = tuple(compare(scenarios[row.scenario], row.applied_scene))
+        for pointer, expected, got in compared[place]:
             found.append(finding("scene_mismatch", path, pointer=pointer, expected=expected, found=got))
     return found

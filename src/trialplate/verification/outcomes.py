@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from trialplate.coherence import declared_registrations
 from trialplate.inputs import changed_arms
 from trialplate.lock import CONFIRMATORY, run_class, spent_packs
-from trialplate.record import Outcome, Status
+from trialplate.record import Outcome, Row, Status, Trace
 from trialplate.scoring.analysis import Analysis
-from trialplate.scoring.score import score_rows
+from trialplate.scoring.own import own_scorer
+from trialplate.scoring.score import counted_outcomes, score_attempt
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.channels import ActionSpec
 from trialplate.spec.plan import AnalysisPlan
@@ -20,20 +21,37 @@ from trialplate.spec.stages import StageChain
 from trialplate.store.disclosures import COMPROMISED
 from trialplate.store.view import CampaignView
 
+Scored = Callable[[Row], Outcome]
 
-def score_view(view: CampaignView) -> tuple[Outcome, ...]:
+
+class Scorer:
+    """Scores single attempts with the chain and the fault table of a lock."""
+
+    def __init__(self, lock_document: Mapping[str, Any]) -> None:
+        suite = lock_document["suite"]
+        self._own = own_scorer(lock_document)
+        self._chain = StageChain.model_validate_json(json.dumps(suite["chain"])) if self._own is None else None
+        self._fault_table = suite["fault_table"]
+
+    def score(self, row: Row, trace: Trace | None) -> Outcome:
+        """Return what an attempt is worth. Raises EvidenceError, see ``trialplate.scoring.score.score_attempt``."""
+        return score_attempt(row, trace, chain=self._chain, fault_table=self._fault_table, own=self._own)
+
+
+def score_view(view: CampaignView, *, scored: Scored | None = None) -> tuple[Outcome, ...]:
     """Score every attempt of a campaign with the chain and fault table of its lock.
 
     An arm whose code or weights changed during the run has no scorable attempt: all of them are ERROR. An attempt on
     which a leak was disclosed keeps its outcome, and is marked; so is every attempt of an arm of which a run declared
-    another identity than the locked one.
+    another identity than the locked one. ``scored``: gives the outcomes of attempts whose traces were read before.
     """
-    suite = view.lock_document["suite"]
-    outcomes = score_rows(
-        view.rows,
-        load_trace=lambda row: view.load_trace(row) if row.trace is not None else None,
-        chain=StageChain.model_validate_json(json.dumps(suite["chain"])),
-        fault_table=suite["fault_table"],
+    scorer = Scorer(view.lock_document)
+
+    def from_recording(row: Row) -> Outcome:
+        return scorer.score(row, view.load_trace(row) if row.trace is not None else None)
+
+    outcomes = counted_outcomes(
+        ((row, (scored or from_recording)(row)) for row in view.rows),
         interrupted=view.lock_document["protocol"]["schedule"]["interrupted"],
     )
     changed = changed_inputs(view)
