@@ -1,7 +1,7 @@
 """May these arms be compared as registered? What suite and schedule say against a plan, before anything is locked.
 
-Source: statistics specification, sections 5, 6 and 12: the unit of resampling stands in the lock, one family is never two,
-and rates under different conditions answer different questions.
+Source: statistics specification, sections 5, 6 and 12: the unit of resampling stands in the lock, one family is
+never two, and rates under different conditions answer different questions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import Any
 from trialplate.canonical import document_sha256
 from trialplate.errors import DocumentFault
 from trialplate.interfaces import Scenario, Suite
-from trialplate.spec.plan import AnalysisPlan, plan_of
+from trialplate.spec.plan import CLAIM_KINDS, AnalysisPlan, plan_of
 from trialplate.spec.schemes import CONTROL_PREFIX
+
+ON_PAIRS = [kind for kind in CLAIM_KINDS if kind != "threshold_rate"]
+MIN_FAMILIES = 10
+"""Fewest families of a claim on two arms; the gate has the same number (statistics specification, section 12)."""
 
 
 def pair_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
@@ -28,6 +32,7 @@ def pair_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
         *_profile_faults(raw, plan, suite),
         *_unit_faults(plan, selected, choice.get("repeats", 1)),
         *_family_faults(selected),
+        *_claim_faults(raw, plan, suite, len({scenario.family for scenario in selected})),
     ]
 
 
@@ -92,3 +97,40 @@ def _family_faults(selected: Sequence[Scenario]) -> list[DocumentFault]:
             )
             faults.append(DocumentFault("suite.scenarios", message))
     return faults
+
+
+def _claim_faults(raw: Mapping[str, Any], plan: AnalysisPlan, suite: Suite, families: int) -> list[DocumentFault]:
+    """Return claims on two arms that could not be supported, whatever came out."""
+    listed = raw.get("claims")
+    faults = []
+    for index, claim in enumerate(listed if isinstance(listed, list) else []):
+        if not isinstance(claim, dict) or claim.get("kind") not in ON_PAIRS:
+            continue
+        place = f"claims[{index}]"
+        if raw.get("run_class") == "confirmatory" and families < MIN_FAMILIES:
+            message = f"needs at least {MIN_FAMILIES} families, and these scenarios have {families}"
+            faults.append(DocumentFault(f"{place}.kind", message))
+        if claim["kind"] == "leadership":
+            arm = claim.get("arm")
+            others = [name for name in arms_under_test(raw, suite) if name != arm]
+            faults += [
+                DocumentFault(
+                    f"{place}.arm",
+                    f"leadership is against every other arm under test: add [{arm!r}, {name!r}] to"
+                    " analysis.comparisons",
+                )
+                for name in others
+                if (arm, name) not in plan.comparisons
+            ]
+    return faults
+
+
+def arms_under_test(raw: Mapping[str, Any], suite: Suite) -> list[str]:
+    """Return the arms that are no control; a shipped baseline is under test like any other."""
+    found = []
+    for arm in raw.get("arms") or []:
+        if isinstance(arm, dict) and isinstance(arm.get("name"), str) and isinstance(arm.get("policy"), str):
+            control = suite.controls.get(arm["policy"].removeprefix(CONTROL_PREFIX))
+            if not (arm["policy"].startswith(CONTROL_PREFIX) and control is not None and control.role != "baseline"):
+                found.append(arm["name"])
+    return found

@@ -75,11 +75,15 @@ def test_a_page_about_ways_to_attach_shows_each(page: str) -> None:
         ("`[budgets]`", protocol.Budgets),
         ("`[schedule]`", protocol.SchedulePlan),
         ("`[analysis]`", plan.AnalysisPlan),
-        ("`[[claims]]`", plan.ThresholdClaim),
     ],
 )
 def test_every_field_of_a_table_is_documented(heading: str, model: type[protocol.Frozen]) -> None:
     assert first_words("protocol.md", heading) == set(model.model_fields)
+
+
+def test_every_kind_of_claim_and_each_of_its_fields_is_documented() -> None:
+    fields = {name for kind in plan.CLAIM_KINDS.values() for name in kind.model_fields}
+    assert first_words("protocol.md", "`[[claims]]`") == fields | set(plan.CLAIM_KINDS)
 
 
 def test_every_item_of_an_identity_is_documented() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from trialplate.interfaces import Suite
-from trialplate.registered_pairs import pair_faults
+from trialplate.registered_pairs import MIN_FAMILIES, pair_faults
 from trialplate.registry import load_suite
+from trialplate.stats import gates
 
 TOY = load_suite("toy")
 ARMS = [{"name": "a", "policy": "control:scripted"}, {"name": "b", "policy": "arm.py:make", "profile": "standard"}]
@@ -66,3 +67,33 @@ def test_one_world_in_two_families_is_refused() -> None:
 @pytest.mark.parametrize("arms", [None, [3], [{"name": "a"}], [{"name": 1, "policy": 2}]])
 def test_arms_that_are_none_are_left_to_the_shape_check(arms: Any) -> None:
     assert paths(raw(arms=arms)) == []
+
+
+def claim(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"name": "x", "kind": kind, "arm": "a", "against": "b", **changes}
+
+
+def with_claims(*claims: Any, run_class: str = "confirmatory", **tables: Any) -> dict[str, Any]:
+    return {**raw(**tables), "claims": list(claims), "run_class": run_class}
+
+
+@pytest.mark.parametrize("kind", ["superiority", "non_inferiority", "cost_efficiency", "time_efficiency"])
+def test_a_confirmatory_claim_that_six_families_could_never_support_is_refused(kind: str) -> None:
+    (fault,) = pair_faults(with_claims(claim("threshold_rate"), claim(kind)), TOY)
+    assert fault.path == "claims[1].kind" and "at least 10 families" in fault.message and "have 6" in fault.message
+    assert paths(with_claims(claim(kind), run_class="development")) == []
+    assert MIN_FAMILIES == gates.MIN_FAMILIES
+
+
+def test_leadership_leaves_no_arm_under_test_out() -> None:
+    arms = [*ARMS, {"name": "c", "policy": "arm.py:other"}, {"name": "null", "policy": "control:null"}]
+    lead = claim("leadership")
+    (fault,) = pair_faults(with_claims(lead, arms=arms, run_class="pilot"), TOY)
+    assert fault.path == "claims[0].arm" and "add ['a', 'c']" in fault.message  # the null control is no competitor
+    whole = {"comparisons": [["a", "b"], ["a", "c"]], "arms": arms, "run_class": "pilot"}
+    assert paths(with_claims(lead, **whole)) == []
+
+
+@pytest.mark.parametrize("claims", [None, 3, [4], [{"kind": []}], [{"kind": "leadership"}]])
+def test_claims_that_are_none_are_left_to_the_shape_check(claims: Any) -> None:
+    assert all(fault.path == "claims[0].arm" for fault in pair_faults({**raw(), "claims": claims}, TOY))

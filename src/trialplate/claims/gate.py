@@ -7,66 +7,44 @@ caller read off the evidence; nothing here can make an ineligible claim eligible
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from trialplate import stats
-from trialplate.claims import wording
+from trialplate.claims import sentences, wording
+from trialplate.claims.claim import Claim, Verdict
+from trialplate.claims.pairwise import judge_leadership, judge_pair
 from trialplate.errors import StatsInputError, nearest
-from trialplate.scoring.analysis import Analysis, ArmAnalysis, plain_document
-from trialplate.spec.plan import ThresholdClaim
+from trialplate.scoring.analysis import Analysis, ArmAnalysis
+from trialplate.spec.plan import ClaimRule, LeadershipClaim, ThresholdClaim
+from trialplate.stats.gates import MIN_FAMILIES
 
+__all__ = ["BLOCKERS", "Claim", "Verdict", "judge_claims"]
 BLOCKERS: Mapping[str, str] = wording.BLOCKERS
 """Closed list: code -> what it means. What the evidence itself says against asking the question."""
 
-MIN_FAMILIES = 10
-"""Fewest families from which a claim on clustered episodes is eligible (statistics specification, section 12)."""
 
-
-class Verdict(StrEnum):
-    """The three and only verdicts on a claim."""
-
-    SUPPORTED = "supported"
-    NOT_SUPPORTED = "not_supported"
-    INELIGIBLE = "ineligible"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A registered rule and what the evidence says about it. ``sentence`` is the only permitted wording.
-
-    ``reasons``: blockers and eligibility reasons, sorted, of an ineligible claim; the bound that fails of one that
-    is not supported. ``numbers``: what was compared.
-    """
-
-    name: str
-    kind: str
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    sentence: str
-    numbers: Mapping[str, Any]
-
-    def document(self) -> dict[str, Any]:
-        """Return the plain document that stands in ``claims.json``."""
-        plain: dict[str, Any] = plain_document(self)
-        return plain | {"verdict": self.verdict.value}
-
-
-def judge_claims(analysis: Analysis, rules: Sequence[ThresholdClaim], blockers: Iterable[str]) -> tuple[Claim, ...]:
+def judge_claims(analysis: Analysis, rules: Sequence[ClaimRule], blockers: Iterable[str]) -> tuple[Claim, ...]:
     """Return one claim per registered rule, in order.
 
     ``blockers``: codes of :data:`BLOCKERS`; any of them makes every claim ineligible. Raises StatsInputError for
-    an unknown blocker, and KeyError for a rule about an arm that the analysis does not know.
+    an unknown blocker, and KeyError for a rule about an arm or a comparison that the analysis does not know.
     """
     given = sorted(set(blockers))
     for code in given:
         if code not in BLOCKERS:
             raise StatsInputError("blockers", f"unknown blocker {code!r}{nearest(code, BLOCKERS)}")
-    registered = [
-        rule if isinstance(rule, ThresholdClaim) else ThresholdClaim.model_validate(dict(rule)) for rule in rules
-    ]
-    return tuple(_judge_threshold(analysis.arm(rule.arm), rule, given) for rule in registered)
+    adapter: TypeAdapter[ClaimRule] = TypeAdapter(ClaimRule)
+    registered = [adapter.validate_python(dict(rule)) if isinstance(rule, Mapping) else rule for rule in rules]
+    return tuple(_judge(analysis, rule, given) for rule in registered)
+
+
+def _judge(analysis: Analysis, rule: ClaimRule, blockers: Sequence[str]) -> Claim:
+    if isinstance(rule, ThresholdClaim):
+        return _judge_threshold(analysis.arm(rule.arm), rule, blockers)
+    if isinstance(rule, LeadershipClaim):
+        return judge_leadership(analysis, rule, blockers)
+    return judge_pair(analysis, rule, blockers)
 
 
 def _judge_threshold(arm: ArmAnalysis, rule: ThresholdClaim, blockers: Sequence[str]) -> Claim:
@@ -107,7 +85,7 @@ def _judge_threshold(arm: ArmAnalysis, rule: ThresholdClaim, blockers: Sequence[
         kind=rule.kind,
         verdict=verdict,
         reasons=listed,
-        sentence=wording.threshold_sentence(verdict.value, numbers, listed),
+        sentence=sentences.threshold_sentence(verdict.value, numbers, listed),
         numbers=numbers,
     )
 

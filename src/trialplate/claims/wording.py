@@ -1,132 +1,35 @@
 """The only sentences that a report may print, and how numbers are written in them.
 
-Every sentence is a template here, so that one test can read them all. Ends of intervals are rounded outward: a
-bound never looks tighter than it is.
+Every sentence is a template: those on claims and comparisons in :mod:`trialplate.claims.sentences`, the rest here, so
+that one test can read them all.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-BLOCKERS: Mapping[str, str] = {
-    "not_comparable": "what would be compared differs in protocol, suite, simulator, limits or embodiment",
-    "not_registered": "the claim was not in the lock of the first episode",
-    "incomplete_coverage": "planned trials are missing or stand twice",
-    "missing_data": "an outcome, observation, cost or motion measure is unknown",
-    "integrity": "a digest, the binding to the lock or a recomputation fails",
-    "not_qualified": "the harness has not passed its own exam under this lock",
-    "not_confirmatory": "the run is registered as development, calibration or pilot",
-    "holdout_spent": "the held-out scenarios were opened for something else before this lock",
-    "unregistered_stop": "the run stopped elsewhere than registered",
-    "unwanted_motion": "the claiming arm moved what it must not move",
-    "exploratory_registration": "an arm was run under another identity than the locked one",
-}
+from trialplate.claims.figures import Rounding, interval, interval_ends, p_value, percent, points, ratio
+from trialplate.claims.reasons import (
+    ATTACHED,
+    BLOCKERS,
+    CONTROL_EXPECTATIONS,
+    ECHO,
+    OUTCOME_REASONS,
+    REASONS,
+    UNKNOWN,
+    explained,
+)
+from trialplate.claims.sentences import CLAIM_TEMPLATES
 
-REASONS: Mapping[str, str] = {
-    **BLOCKERS,
-    "few_families": "fewer families than a claim needs",
-    "lower_bound": "the lower bound lies below the registered rate",
-    "artifact_error": "an episode errored or a planned trial is missing",
-    "errored_episodes": "at least one episode errored",
-    "identity_changed": "the policy became another one during the run",
-    "inputs_changed": "code or weights of the arm changed during the run",
-    "systematic_error": "its first three trials ended with one and the same fault before any control",
-    "no_attempts": "nothing was attempted",
-    "nothing_measured": "every episode errored or was excluded",
-    "task_without_attempts": "a domain has no measured episode",
-    "no_pairs": "no trial was measured on both sides",
-    "no_variation": "a domain with one episode has no variance",
-    "no_between_cluster_variation": "all families have the same rate",
-    "single_cluster": "one family has no variance between families",
-    "independent_episodes": "each family has one episode",
-}
-
-OUTCOME_REASONS: Mapping[str, str] = {
-    "chain_complete": "every stage passed, and still true at the end",
-    "stage_not_passed": "a stage of the chain was not passed",
-    "control_rejected": "a legal action asked for a pose that the controller cannot reach",
-    "interrupted": "the run was interrupted during this attempt",
-    "inputs_changed": "code or weights of the arm changed during the run",
-    "invalid_action": "an action was out of range, not finite or of the wrong shape",
-    "native_rejected": "the environment refused a row of actions",
-    "invalid_response_schema": "the policy answered with something that is no decision",
-    "policy_exception": "the policy raised an exception",
-    "policy_timeout": "the policy did not answer in time",
-    "call_budget_exhausted": "the policy used up its calls",
-    "policy_time_exhausted": "the policy used up its time",
-    "simulator_crash": "the simulator failed",
-    "reset_failed": "the world could not be reset",
-    "observation_unhealthy": "a camera or a state reading was unfit to be shown",
-    "scene_mismatch": "the world was not the registered scenario",
-    "solver_failure": "the inverse kinematics solver failed",
-    "storage_failure": "a record could not be written",
-    "transport_lost": "the connection was lost",
-    "connect_failed": "no connection came about",
-    "native_step_uncertain": "nobody can tell whether a control step was carried out",
-    "forbidden_tool": "the policy used a tool that the protocol forbids",
-    "version_mismatch": "the other side speaks another version of the contract",
-    "contract_mismatch": "what the policy declares is not what the environment sends or takes",
-    "contract_undeclared": "the policy left a convention undeclared",
-    "registration_missing": "no identity was registered before the reset",
-    "identity_changed": "the policy became another one during the run",
-    "stale_observation": "the answer was to an earlier observation",
-    "out_of_order": "the answer was to another call",
-    "spec_hash_mismatch": "the two sides do not mean the same specification",
-    "message_too_large": "a message was larger than agreed",
-    "wire_malformed": "bytes came that are no message",
-    "wire_dialect_mismatch": "a message came in another dialect than registered",
-    "worker_lost": "the worker process was lost",
-    "worker_timeout": "the worker process did not answer in time",
-}
-
-UNKNOWN: Mapping[str, str] = {
-    "not_reported": "not reported",
-    "not_metered": "not metered",
-    "not_applicable": "not applicable",
-    "withheld": "withheld",
-    "unavailable": "not available",
-    "not_a_checkout": "no checkout",
-    "unlimited": "unlimited",
-}
-
-ATTACHED: Mapping[str, str] = {
-    "control": "a control of the suite, in this process",
-    "python": "a Python object in this process",
-    "ws": "a policy server, asked over a WebSocket in the contract's own dialect",
-    "openpi": "a policy server, asked over a WebSocket in the openpi dialect",
-    "served": "a driver that came to the environment service",
-    "mailbox": "a code agent that reads and writes files in a mailbox",
-}
-
-ECHO: Mapping[str, str] = {
-    "policy": "the policy",
-    "client": "our client; the dialect has no echo",
-    "harness": "the harness; same process",
-}
-
-CONTROL_EXPECTATIONS: Mapping[str, str] = {
-    "null": "must pass none",
-    "exploit": "must pass none",
-    "oracle": "must pass all",
-    "random": "reported only",
-    "baseline": "reported only",
-}
+__all__ = [
+    "ATTACHED", "BLOCKERS", "CONTROL_EXPECTATIONS", "ECHO", "LIMITS", "OUTCOME_REASONS", "REASONS", "TEMPLATES",
+    "UNKNOWN", "Rounding", "explained", "interval", "interval_ends", "p_value", "percent", "points", "ratio",
+    "sentence",
+]  # fmt: skip
 
 TEMPLATES: Mapping[str, str] = {
-    "threshold_supported": (
-        "Supported: {arm} passed {k} of {n}. At {confidence} confidence its success rate on scenarios like the"
-        " registered ones is at least {rate} (one-sided lower bound {bound}, {method})."
-    ),
-    "threshold_not_supported": (
-        "Not supported: {arm} passed {k} of {n}. The one-sided lower bound at {confidence} confidence is {bound}"
-        " ({method}), below the registered {rate}. This does not show that the rate is lower than that."
-    ),
-    "threshold_errors": " Of the {n}, {errored} errored and count as not passed.",
-    "threshold_ineligible": (
-        "Ineligible: whether {arm} passes at least {rate} may not be asked of this evidence, because {reasons}."
-    ),
+    **CLAIM_TEMPLATES,
     "no_claims": "No claim was registered. The numbers describe what was recorded; they decide nothing.",
     "claims_counted": (
         "{total} claims were registered: {supported} supported, {not_supported} not supported,"
@@ -134,15 +37,19 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "rate": "{confidence} interval {low} to {high} (Wilson)",
     "no_rate": "No success rate: {reasons}. What was seen so far is incomplete and is no estimate.",
-    "comparison": (
-        "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
-        " {confidence} interval {low} to {high} (Tango); exact McNemar p = {p}."
-    ),
-    "comparison_undefined": "No estimate for {a} against {b}, because {reasons}.",
-    "comparison_unmatched": "{unmatched} trials have no measured partner and stand in no pair.",
+    "comparison_unmatched": "{unmatched} trials have no counted partner and stand in no pair.",
     "comparison_note": (
-        "A registered comparison is an estimate. It licenses no statement about which arm to prefer; only a"
-        " registered claim does."
+        "A verdict is what the registered superiority rule says of these numbers. It licenses no statement beyond"
+        " them; only a registered claim that is supported does."
+    ),
+    "comparison_family": (
+        "Bounds are at {confidence} confidence, over families: {draws} bootstrap draws ({rule}), and t beside them;"
+        " both must clear 0. Tango and McNemar treat the pairs as independent. Ends are rounded outward."
+    ),
+    "comparison_episode": (
+        "Bounds are at {confidence} confidence, over single pairs: Tango is the interval to read, and the exact"
+        " McNemar test must reject; {draws} bootstrap draws ({rule}) and t must clear 0 too. Ends are rounded"
+        " outward."
     ),
     "controls_apart": "Controls examine the harness. They are not under test and are never ranked.",
     "arms_order": "Arms stand in the order of the protocol. The order is no ranking.",
@@ -304,77 +211,3 @@ LIMITS: tuple[str, ...] = (
 def sentence(name: str, **values: Any) -> str:
     """Return a sentence of :data:`TEMPLATES` with its numbers filled in."""
     return TEMPLATES[name].format(**values)
-
-
-def threshold_sentence(verdict: str, numbers: Mapping[str, Any], reasons: Sequence[str]) -> str:
-    """Return the only permitted sentence about a ``threshold_rate`` claim."""
-    bound = numbers["lower_bound"]
-    said = sentence(
-        f"threshold_{verdict}",
-        arm=numbers["arm"],
-        k=numbers["k"],
-        n=numbers["n"],
-        confidence=percent(numbers["confidence"]),
-        rate=percent(numbers["rate"]),
-        bound="undefined" if bound is None else percent(bound, rounding="down"),
-        method={"clopper_pearson": "Clopper-Pearson", "korn_graubard": "Korn-Graubard"}[numbers["method"]],
-        reasons=explained(reasons),
-    )
-    errored = verdict != "ineligible" and numbers["errored"]
-    return said + sentence("threshold_errors", n=numbers["n"], errored=numbers["errored"]) if errored else said
-
-
-def explained(reasons: Sequence[str]) -> str:
-    """Return reason codes as text, each with its code."""
-    return "; ".join(f"{REASONS.get(code, code)} ({code})" for code in reasons)
-
-
-Rounding = Literal["nearest", "down", "up"]
-_ROUND: Mapping[Rounding, Callable[[float], int]] = {"nearest": round, "down": math.floor, "up": math.ceil}
-
-
-def percent(share: float, *, rounding: Rounding = "nearest") -> str:
-    """Return a share as a percentage with at most one digit. What is neither 0 nor 1 never reads 0 % or 100 %."""
-    tenths = _tenths(share, rounding)
-    if rounding == "nearest" and 0.0 < share < 1.0:
-        tenths = min(max(tenths, 1), 999)
-    text = f"{tenths // 10}" if tenths % 10 == 0 else f"{tenths / 10:.1f}"
-    return f"{text}\u00a0%"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    """Return ``60.4–81.3 %`` rounded outward, for tables; a dash when undefined."""
-    if low is None or high is None:
-        return "–"
-    return f"{_end(low, 'down')}–{_end(high, 'up')}\u00a0%"
-
-
-def interval_ends(low: float | None, high: float | None) -> tuple[str, str]:
-    """Return both ends of an interval rounded outward, for sentences; dashes where undefined."""
-    return (
-        "–" if low is None else f"{_end(low, 'down')}\u00a0%",
-        "–" if high is None else f"{_end(high, 'up')}\u00a0%",
-    )
-
-
-def _end(share: float, rounding: Rounding) -> str:
-    """One digit always, so that ends stand under each other; 0 and 100 are exact."""
-    tenths = _tenths(share, rounding)
-    return str(tenths // 10) if tenths in (0, 1000) else f"{tenths / 10:.1f}"
-
-
-def points(difference: float, *, rounding: Rounding = "nearest") -> str:
-    """Return a difference of shares in percentage points, with its sign and one digit."""
-    tenths = _tenths(difference, rounding)
-    return "0.0" if tenths == 0 else f"{tenths / 10:+.1f}".replace("-", "−")
-
-
-def _tenths(share: float, rounding: Rounding) -> int:
-    """Return tenths of a percent; what is a whole tenth but for float noise stays that."""
-    scaled = share * 1000.0
-    return round(scaled) if abs(scaled - round(scaled)) < 1e-9 else _ROUND[rounding](scaled)
-
-
-def p_value(p: float) -> str:
-    """Return a p-value with three digits, or a bound when smaller; never 0."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from trialplate.claims import wording as say
 from trialplate.report import charts
+from trialplate.report.compared import claim_numbers, comparisons
 from trialplate.report.data import ReportData
 from trialplate.report.headline import arm_facts, is_control
 from trialplate.report.text import condition_text, visible
 from trialplate.scoring.analysis import ArmAnalysis, Slice
-from trialplate.scoring.comparisons import Comparison
 
 
 def results(data: ReportData) -> dict[str, Any]:
@@ -32,9 +32,9 @@ def results(data: ReportData) -> dict[str, Any]:
         "forest": _forest(data, arms, flags),
         "stages": _stages(data, arms, flags),
         "slices": _slices(data, arms, flags),
-        "comparisons": _comparisons(data),
+        "comparisons": comparisons(data),
         "claims": [
-            {"name": c.name, "verdict": c.verdict.value, "sentence": c.sentence, "numbers": _claim_numbers(c.numbers)}
+            {"name": c.name, "verdict": c.verdict.value, "sentence": c.sentence, "numbers": claim_numbers(c.numbers)}
             for c in data.claims
         ],
     }
@@ -76,7 +76,8 @@ def _bounds(count: int, low: float | None, high: float | None) -> str:
 def _forest(data: ReportData, arms: Sequence[ArmAnalysis], flags: Mapping[str, bool]) -> dict[str, Any]:
     wanted: dict[str, float] = {}
     for claim in data.claims:
-        wanted.setdefault(claim.numbers["arm"], claim.numbers["rate"])
+        if claim.kind == "threshold_rate":
+            wanted.setdefault(claim.numbers["arm"], claim.numbers["rate"])
     rows = [
         charts.RateRow(
             label=visible(arm.arm) + (" (control)" if flags[arm.arm] else ""),
@@ -191,57 +192,3 @@ def _cell(part: Slice | None, arm: str, *, control: bool) -> dict[str, Any] | No
         "excluded": part.counts.excluded,
         "initiated": part.counts.initiated,
     }
-
-
-def _comparisons(data: ReportData) -> dict[str, Any]:
-    pairs = data.analysis.comparisons
-    if not pairs:
-        return {"rows": [], "drawings": {}}
-    rows = [
-        charts.DifferenceRow(
-            label=visible(f"{pair.a} minus {pair.b}"),
-            difference=pair.difference,
-            low=pair.low,
-            high=pair.high,
-            text="no estimate" if pair.difference is None else f"{say.points(pair.difference)} points",
-        )
-        for pair in pairs
-    ]
-    texts = [_comparison_text(pair, data.analysis.confidence) for pair in pairs]
-    return {
-        "rows": [{"pair": pair, "sentence": text} for pair, text in zip(pairs, texts, strict=True)],
-        "drawings": _both_widths(charts.differences, rows),
-        "note": say.sentence("comparison_note"),
-    }
-
-
-def _comparison_text(pair: Comparison, confidence: float) -> str:
-    if pair.difference is None or pair.low is None or pair.high is None or pair.p_value is None:
-        return say.sentence("comparison_undefined", a=pair.a, b=pair.b, reasons=say.explained((str(pair.reason),)))
-    return say.sentence(
-        "comparison",
-        a=pair.a,
-        b=pair.b,
-        only_a=pair.only_a,
-        only_b=pair.only_b,
-        pairs=pair.pairs,
-        difference=say.points(pair.difference),
-        confidence=say.percent(confidence),
-        low=say.points(pair.low, rounding="down"),
-        high=say.points(pair.high, rounding="up"),
-        p=say.p_value(pair.p_value),
-    )
-
-
-def _claim_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
-    bound = numbers["lower_bound"]
-    return [
-        ("arm", numbers["arm"]),
-        ("k / n", f"{numbers['k']} / {numbers['n']}"),
-        ("registered rate", say.percent(numbers["rate"])),
-        ("confidence", say.percent(numbers["confidence"])),
-        ("lower bound", "–" if bound is None else say.percent(bound, rounding="down")),
-        ("method", numbers["method"].replace("_", "-")),
-        ("errored", str(numbers["errored"])),
-        ("families", str(numbers["families"])),
-    ]

@@ -237,6 +237,14 @@ class Analysis:
                 return arm
         raise KeyError(f"no arm {name!r} in the analysis; known: {', '.join(arm.arm for arm in self.arms)}")
 
+    def comparison(self, a: str, b: str) -> Comparison:
+        """Return one registered comparison. Raises KeyError with the registered ones."""
+        for pair in self.comparisons:
+            if (pair.a, pair.b) == (a, b):
+                return pair
+        known = ", ".join(f"{pair.a}/{pair.b}" for pair in self.comparisons)
+        raise KeyError(f"no comparison of {a!r} with {b!r} in the analysis; registered: {known}")
+
     def document(self) -> dict[str, Any]:
         """Return the plain document that is stored as ``analysis.json``."""
         plain: dict[str, Any] = plain_document(self)

@@ -95,16 +95,17 @@ class Comparison:
     """A registered pair of arms on the same scenarios and repeats.
 
     ``pairs``: trials that the registered denominator counts on both sides; ``only_a``/``only_b``: those in which only
-    that arm passed. ``errored``: pairs with an errored side, which counts as not passed; ``error_low``/``error_high``:
-    where the difference could lie had every errored side passed, or not. ``difference`` = (only_a - only_b) / pairs
-    with its Tango interval at ``confidence`` and the exact McNemar p (``adjusted_p``: over all comparisons).
+    that arm passed. ``errored``: pairs with an errored side, which counts as not passed; ``error_low``,
+    ``error_high``: where the difference could lie had every errored side passed, or not. ``difference`` =
+    (only_a - only_b) / pairs with its Tango interval at ``confidence`` and the exact McNemar p (``adjusted_p``: over
+    all comparisons).
     ``unmatched``: trials without a counted partner. ``unequal_starts``: pairs whose worlds did not start in the same
     state. ``reversal``: pooled and macro rates order the arms differently. Null with ``reason`` when an artifact is
     in state ERROR, starts differ or no pair exists.
 
-    ``verdict``: on A. NOT_COMPARABLE lists in ``differs`` what is not the same. ``not_better`` and ``not_worse``: what
-    keeps each of the two other verdicts away. ``underpowered``: only of NOT_DISTINGUISHED, null where no effect was
-    registered.
+    ``verdict``: on A. NOT_COMPARABLE lists in ``differs`` what is not the same. ``not_better`` and ``not_worse``:
+    what keeps each of the two other verdicts away. ``underpowered``: only of NOT_DISTINGUISHED, null where no effect
+    was registered.
     """
 
     a: str

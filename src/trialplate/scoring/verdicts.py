@@ -1,7 +1,7 @@
 """The registered comparisons of a campaign: every pair from the same draws, each with its one-word verdict.
 
-Source: statistics specification, sections 2, 7, 9, 10 and 12. A verdict is what the registered superiority rule says of
-the numbers. Whether anything may be claimed is another question, which :mod:`trialplate.claims` answers.
+Source: statistics specification, sections 2, 7, 9, 10 and 12. A verdict is what the registered superiority rule
+says of the numbers. Whether anything may be claimed is another question, which :mod:`trialplate.claims` answers.
 """
 
 from __future__ import annotations

@@ -104,6 +104,79 @@ class ThresholdClaim(Frozen):
     errors: Literal["ineligible", "lower_bound"] = "ineligible"
 
 
+class PairRule(Frozen):
+    """What every claim on two arms says: ``arm`` against ``against``, a registered comparison in this order."""
+
+    name: Name
+    arm: str
+    against: str
+
+
+class SuperiorityClaim(PairRule):
+    """ "The arm passes more of the registered scenarios than the other"."""
+
+    kind: Literal["superiority"]
+
+
+class NonInferiorityClaim(PairRule):
+    """ "The arm is not worse than the other by more than ``margin``", a difference of rates."""
+
+    kind: Literal["non_inferiority"]
+    margin: Share
+
+
+class CostClaim(PairRule):
+    """ "The arm costs less per success than the other", all attempts paid."""
+
+    kind: Literal["cost_efficiency"]
+
+
+class TimeClaim(PairRule):
+    """ "The arm takes less control time per success than the other", all attempts counted."""
+
+    kind: Literal["time_efficiency"]
+
+
+class LeadershipClaim(Frozen):
+    """ "Against every other arm under test: cheaper, faster, and not worse by more than ``margin``"."""
+
+    name: Name
+    kind: Literal["leadership"]
+    arm: str
+    margin: Share
+
+
+PairClaim = SuperiorityClaim | NonInferiorityClaim | CostClaim | TimeClaim
+ClaimRule = Annotated[ThresholdClaim | PairClaim | LeadershipClaim, Field(discriminator="kind")]
+CLAIM_KINDS: Mapping[str, type[Frozen]] = {
+    "threshold_rate": ThresholdClaim,
+    "superiority": SuperiorityClaim,
+    "non_inferiority": NonInferiorityClaim,
+    "cost_efficiency": CostClaim,
+    "time_efficiency": TimeClaim,
+    "leadership": LeadershipClaim,
+}
+
+
+def claim_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
+    """Return claims on two arms whose comparison is not registered: no number would stand behind them."""
+    plan, claims = plan_of(raw), raw.get("claims")
+    if plan is None or not isinstance(claims, list):
+        return []
+    faults = []
+    for index, claim in enumerate(claims):
+        if not isinstance(claim, dict):
+            continue
+        arm, against, kind = claim.get("arm"), claim.get("against"), claim.get("kind")
+        if kind == "leadership" and isinstance(arm, str) and not any(pair[0] == arm for pair in plan.comparisons):
+            message = f"no comparison of {arm!r} with another arm is registered: add them to analysis.comparisons"
+            faults.append(DocumentFault(f"claims[{index}].arm", message))
+        elif isinstance(arm, str) and isinstance(against, str) and (arm, against) not in plan.comparisons:
+            message = f"this comparison is not registered: add [{arm!r}, {against!r}] to analysis.comparisons"
+            faults.append(DocumentFault(f"claims[{index}].against", message))
+    return faults
+
+
 def plan_of(raw: Mapping[str, Any]) -> AnalysisPlan | None:
     """Return the analysis of a raw protocol, None where its shape is wrong, which the shape check says."""
     table = raw.get("analysis", {})

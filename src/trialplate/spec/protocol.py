@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trialplate.errors import DocumentFault, ProtocolError, nearest
 from trialplate.spec.channels import Frozen, Name, PolicySpec
-from trialplate.spec.plan import AnalysisPlan, ThresholdClaim, analysis_faults
+from trialplate.spec.plan import CLAIM_KINDS, AnalysisPlan, ClaimRule, analysis_faults, claim_faults
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import Scheme, scheme_of
 
@@ -154,7 +154,7 @@ class Protocol(Frozen):
     schedule: SchedulePlan = SchedulePlan()
     fault_table: dict[str, StatusName] = Field(default_factory=dict)
     analysis: AnalysisPlan = AnalysisPlan()
-    claims: tuple[ThresholdClaim, ...] = ()
+    claims: tuple[ClaimRule, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the plain form that stands in the lock."""
@@ -173,7 +173,6 @@ _TABLES: dict[str, type[Frozen]] = {
     "budgets": Budgets,
     "schedule": SchedulePlan,
     "analysis": AnalysisPlan,
-    "claims": ThresholdClaim,
 }
 
 
@@ -253,9 +252,10 @@ def cross_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
         if name in claims[:index]:
             faults.append(DocumentFault(f"claims[{index}].name", f"claim {name!r} stands twice; names must differ"))
     for index, claim in enumerate(_tables(raw, "claims")):
-        arm = claim.get("arm")
-        if isinstance(arm, str) and arm not in known:
-            faults.append(DocumentFault(f"claims[{index}].arm", f"unknown arm {arm!r}{nearest(arm, known)}"))
+        for key in ("arm", "against"):
+            arm = claim.get(key)
+            if isinstance(arm, str) and arm not in known:
+                faults.append(DocumentFault(f"claims[{index}].{key}", f"unknown arm {arm!r}{nearest(arm, known)}"))
     analysis = raw.get("analysis")
     pairs = analysis.get("comparisons", []) if isinstance(analysis, dict) else []
     for index, pair in enumerate(pairs if isinstance(pairs, list) else []):
@@ -265,7 +265,7 @@ def cross_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
             if isinstance(arm, str) and arm not in known:
                 place = f"analysis.comparisons[{index}]"
                 faults.append(DocumentFault(place, f"unknown arm {arm!r}{nearest(arm, known)}"))
-    return faults + analysis_faults(raw)
+    return faults + analysis_faults(raw) + ([] if faults else claim_faults(raw))
 
 
 def _tables(raw: Mapping[str, Any], key: str) -> Iterable[Mapping[str, Any]]:
@@ -274,20 +274,33 @@ def _tables(raw: Mapping[str, Any], key: str) -> Iterable[Mapping[str, Any]]:
 
 
 def _fault_of(loc: tuple[int | str, ...], kind: str, message: str, *, got: Any) -> DocumentFault | None:
-    parts = [
-        part for part in loc if not (isinstance(part, str) and (part.startswith(("literal", "tuple", "function"))))
-    ]
+    parts, of_kind = _without_tags(loc)
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    if kind == "union_tag_invalid":
+        told = got.get("kind") if isinstance(got, dict) else got
+        near = nearest(told, CLAIM_KINDS) if isinstance(told, str) else f"; expected one of {', '.join(CLAIM_KINDS)}"
+        return DocumentFault(f"{path}.kind", f"unknown kind {_shown(told)}{near}")
     if kind == "extra_forbidden":
         name = str(parts[-1])
         table = str(parts[0]) if len(parts) > 1 else ""
-        known = [field.alias or key for key, field in _TABLES.get(table, Protocol).model_fields.items()]
+        known = [field.alias or key for key, field in (of_kind or _TABLES.get(table, Protocol)).model_fields.items()]
         return DocumentFault(path, f"unknown name {name!r}{nearest(name, known)}")
     if kind == "too_short" and isinstance(got, list) and got:
         return None  # every item of the list is wrong, and each has said so
-    if kind == "missing":
+    if kind in ("missing", "union_tag_not_found"):
+        path = path if kind == "missing" else f"{path}.kind"
         return DocumentFault(path, "missing; it has no default because a wrong one would change the number")
     return DocumentFault(path, f"{message[0].lower()}{message[1:]}, got {_shown(got)}")
+
+
+def _without_tags(loc: tuple[int | str, ...]) -> tuple[list[int | str], type[Frozen] | None]:
+    """Return a path without the names that a union has for its members, and the kind of claim that it leads into."""
+    parts = [
+        part for part in loc if not (isinstance(part, str) and (part.startswith(("literal", "tuple", "function"))))
+    ]
+    if len(parts) > 2 and parts[0] == "claims" and parts[2] in CLAIM_KINDS:
+        return [*parts[:2], *parts[3:]], CLAIM_KINDS[str(parts[2])]
+    return parts, None
 
 
 def _shown(value: Any) -> str:

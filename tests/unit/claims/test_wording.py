@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from trialplate.claims import counts_wording, wording
+from trialplate.claims import counts_wording, sentences, wording
 from trialplate.errors import CONTRACT_FAULTS, HARNESS_FAULTS, POLICY_FAULTS
 
 FORBIDDEN = ("best", "significant", "proves", "equal", "outperforms", "better")
 
 
 def every_text() -> Iterator[tuple[str, str]]:
-    for module in (wording, counts_wording):
+    for module in (wording, sentences, counts_wording):
         for name, value in vars(module).items():
             if isinstance(value, Mapping) and not name.startswith("_"):
                 yield from ((f"{name}[{key}]", text) for key, text in value.items() if isinstance(text, str))
@@ -29,8 +29,9 @@ def test_the_linter_sees_every_sentence() -> None:
 
 @pytest.mark.parametrize("word", FORBIDDEN)
 def test_no_sentence_contains_a_word_that_only_a_verdict_could_license(word: str) -> None:
-    found = [name for name, text in every_text() if re.search(rf"\b{word}", text, re.IGNORECASE)]
-    assert found == []
+    found = {name for name, text in every_text() if re.search(rf"\b{word}", text, re.IGNORECASE)}
+    licensed = {f"{place}[verdict_BETTER]" for place in ("TEMPLATES", "CLAIM_TEMPLATES")}
+    assert found == (licensed if word == "better" else set())
 
 
 def test_every_fault_code_has_a_meaning() -> None:
@@ -87,11 +88,11 @@ def test_a_threshold_sentence_says_only_what_its_verdict_licenses() -> None:
         "arm": "a", "k": 58, "n": 68, "rate": 0.9, "confidence": 0.95, "lower_bound": 0.7647,
         "method": "clopper_pearson", "errored": 0,
     }  # fmt: skip
-    supported = wording.threshold_sentence("supported", numbers, ())
-    refused = wording.threshold_sentence("not_supported", numbers, ("lower_bound",))
-    ineligible = wording.threshold_sentence("ineligible", numbers | {"lower_bound": None}, ("integrity",))
+    supported = sentences.threshold_sentence("supported", numbers, ())
+    refused = sentences.threshold_sentence("not_supported", numbers, ("lower_bound",))
+    ineligible = sentences.threshold_sentence("ineligible", numbers | {"lower_bound": None}, ("integrity",))
     assert supported.startswith("Supported: a passed 58 of 68.") and "at least 90\u00a0%" in supported
     assert "76.4\u00a0%" in refused and "does not show that the rate is lower" in refused
     assert "passed" not in ineligible and "(integrity)" in ineligible
     assert "errored" not in supported + ineligible
-    assert "Of the 68, 3 errored" in wording.threshold_sentence("supported", numbers | {"errored": 3}, ())
+    assert "Of the 68, 3 errored" in sentences.threshold_sentence("supported", numbers | {"errored": 3}, ())

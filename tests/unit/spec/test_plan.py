@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trialplate.spec.plan import AnalysisPlan, analysis_faults, plan_of
+from trialplate.spec.plan import CLAIM_KINDS, AnalysisPlan, analysis_faults, plan_of
+from trialplate.spec.protocol import cross_faults, structure_faults
 from trialplate.stats import minimum_draws
 
 AB, AC, BC = ["a", "b"], ["a", "c"], ["b", "c"]
@@ -74,3 +75,48 @@ def test_what_is_no_analysis_is_left_to_the_shape_check(broken: Any) -> None:
 def test_the_level_of_a_pair_is_the_decimal_as_written() -> None:
     plan = AnalysisPlan(comparisons=(("a", "b"), ("a", "c")), draws=4000)
     assert (plan.alpha, plan.pair_alpha, plan.pair_confidence, plan.shares) == (0.05, 0.025, 0.975, 2)
+
+
+ARMS = [{"name": name, "policy": "control:null"} for name in "ab"]
+
+
+def claimed(claim: Any, **analysis: Any) -> dict[str, str]:
+    raw: dict[str, Any] = {
+        "schema": "trialplate.protocol/1", "name": "x", "question": "q", "run_class": "pilot",
+        "suite": {"name": "toy", "version": "1"}, "arms": ARMS, "claims": [claim],
+        "analysis": {"comparisons": [AB], **analysis},
+    }  # fmt: skip
+    return {fault.path: fault.message for fault in [*structure_faults(raw)[1], *cross_faults(raw)]}
+
+
+def on_pair(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"name": "x", "kind": kind, "arm": "a", "against": "b", **changes}
+
+
+@pytest.mark.parametrize("kind", CLAIM_KINDS)
+def test_every_kind_of_claim_can_be_registered_and_misses_what_it_needs(kind: str) -> None:
+    needed = {name for name, field in CLAIM_KINDS[kind].model_fields.items() if field.is_required()}
+    whole = {"name": "x", "kind": kind, "arm": "a", "against": "b", "margin": 0.1, "rate": 0.5}
+    given = {name: value for name, value in whole.items() if name in needed}
+    assert claimed(given) == {}
+    for name in needed - {"kind"}:
+        assert f"claims[0].{name}" in claimed({key: value for key, value in given.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("claim", "path", "told"),
+    [
+        (on_pair("superiorty"), "claims[0].kind", "'superiority'"),
+        ({"name": "x", "arm": "a"}, "claims[0].kind", "missing"),
+        (on_pair("non_inferiority", margin=2), "claims[0].margin", "less than 1"),
+        (on_pair("non_inferiority", margin=0.1, margn=0.1), "claims[0].margn", "'margin'"),
+        (on_pair("superiority", margin=0.1), "claims[0].margin", "unknown name"),
+        (on_pair("superiority", against="c"), "claims[0].against", "unknown arm 'c'"),
+        (on_pair("superiority", arm="b", against="a"), "claims[0].against", "add ['b', 'a']"),
+        ({"name": "x", "kind": "leadership", "arm": "b", "margin": 0.1}, "claims[0].arm", "no comparison of 'b'"),
+        (5, "claims[0]", "object"),
+    ],
+)
+def test_a_mistake_in_a_claim_is_found_where_it_stands(claim: Any, path: str, told: str) -> None:
+    found = claimed(claim)
+    assert set(found) == {path} and told in found[path]

@@ -1,0 +1,134 @@
+"""The comparisons and the claims of a page: each in its only permitted sentence, with its numbers in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from trialplate.claims import wording as say
+from trialplate.claims.sentences import units, verdict_sentence
+from trialplate.report import charts
+from trialplate.report.data import ReportData
+from trialplate.report.text import visible
+from trialplate.scoring.comparisons import Comparison
+
+
+def comparisons(data: ReportData) -> dict[str, Any]:
+    """Return what the section of registered comparisons shows; no rows where none was registered."""
+    pairs = data.analysis.comparisons
+    if not pairs:
+        return {"rows": [], "drawings": {}}
+    unit = data.analysis.plan.unit
+    rows = [
+        {"pair": pair, "sentence": verdict_sentence(pair, unit=unit), "numbers": _numbers(pair, unit)}
+        for pair in pairs
+    ]
+    drawn = [_drawn(pair, unit) for pair in pairs]
+    widths = {"wide": charts.WIDE_PX, "narrow": charts.NARROW_PX}
+    return {
+        "rows": rows,
+        "header": HEADER,
+        "drawings": {name: Markup(charts.differences(drawn, width_px=width)) for name, width in widths.items()},
+        "note": say.sentence("comparison_note"),
+        "method": say.sentence(
+            f"comparison_{unit}",
+            confidence=say.percent(pairs[0].confidence),
+            draws=data.analysis.plan.draws,
+            rule=data.analysis.plan.quantile_rule,
+        ),
+    }
+
+
+HEADER = (
+    "A minus B", "Verdict", "Points", "Bootstrap", "t", "Tango", "Sign-flip p", "McNemar p", "Units", "Pairs",
+    "To be found", "Cost ratio", "Time ratio",
+)  # fmt: skip
+
+
+def _numbers(pair: Comparison, unit: str) -> list[str]:
+    found = pair.families
+    detectable = pair.detection.detectable
+    return [
+        f"{pair.a} − {pair.b}",
+        pair.verdict,
+        "–" if found.difference is None else say.points(found.difference),
+        _interval(found.low, found.high),
+        _interval(found.t_low, found.t_high),
+        _interval(pair.low, pair.high),
+        "–" if found.adjusted_p is None else say.p_value(found.adjusted_p),
+        "–" if pair.adjusted_p is None else say.p_value(pair.adjusted_p),
+        units(found.families, unit),
+        str(pair.pairs),
+        "–" if detectable is None else say.points(detectable, rounding="up").removeprefix("+"),
+        _ratio(found.cost.ratio, found.cost.low, found.cost.high),
+        _ratio(found.time.ratio, found.time.low, found.time.high),
+    ]
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "–"
+    return f"{say.points(low, rounding='down')} to {say.points(high, rounding='up')}"
+
+
+def _ratio(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None or low is None or high is None:
+        return say.ratio(value)
+    return f"{say.ratio(value)} ({say.ratio(low, rounding='down')} to {say.ratio(high, rounding='up')})"
+
+
+def _drawn(pair: Comparison, unit: str) -> charts.DifferenceRow:
+    """Return what is drawn: the interval that decides, over the registered unit."""
+    found = pair.families
+    difference, low, high = (
+        (pair.difference, pair.low, pair.high) if unit == "episode" else (found.difference, found.low, found.high)
+    )
+    return charts.DifferenceRow(
+        label=visible(f"{pair.a} minus {pair.b}"),
+        difference=difference,
+        low=low,
+        high=high,
+        text="no estimate" if difference is None else f"{say.points(difference)} points",
+    )
+
+
+def claim_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return label and text of every number that a claim was decided by, in a fixed order."""
+    return [
+        (label, "–" if numbers[name] is None else written(numbers[name]))
+        for name, (label, written) in _CLAIM_NUMBERS.items()
+        if name in numbers
+    ] + ([("k / n", f"{numbers['k']} / {numbers['n']}")] if "k" in numbers else [])
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(values) or "none"
+
+
+_Written = Callable[[Any], str]
+_CLAIM_NUMBERS: Mapping[str, tuple[str, _Written]] = {
+    "arm": ("arm", str),
+    "against": ("against", str),
+    "competitors": ("competitors", _listed),
+    "not_cleared": ("not cleared", _listed),
+    "rate": ("registered rate", say.percent),
+    "margin": ("margin, points", lambda value: say.points(value).removeprefix("+")),
+    "confidence": ("confidence", say.percent),
+    "lower_bound": ("lower bound", lambda value: say.percent(value, rounding="down")),
+    "method": ("method", lambda value: value.replace("_", "-")),
+    "difference": ("difference, points", say.points),
+    "percentile_low": ("bootstrap, low", lambda value: say.points(value, rounding="down")),
+    "t_low": ("t, low", lambda value: say.points(value, rounding="down")),
+    "tango_low": ("Tango, low", lambda value: say.points(value, rounding="down")),
+    "ratio": ("ratio", say.ratio),
+    "percentile_high": ("bootstrap, high", lambda value: say.ratio(value, rounding="up")),
+    "t_high": ("t, high", lambda value: say.ratio(value, rounding="up")),
+    "undefined_draws": ("draws without a ratio", str),
+    "sign_flip_p": ("sign-flip p", say.p_value),
+    "mcnemar_p": ("McNemar p", say.p_value),
+    "pairs": ("pairs", str),
+    "errored": ("errored", str),
+    "families": ("families", str),
+}
