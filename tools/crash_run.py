@@ -1,9 +1,9 @@
 """Run every crash point of a campaign, its sealing and its publication, and print the count.
 
-A point is one system call on a disk in memory and one thing that happens there: the process is killed, the power goes,
-the call fails. What must hold: a run that goes on ends in the bytes of an undisturbed one, apart from attempts that
-were cut off, which stay visible as interrupted; a bundle and a publication are absent or whole. `--sample N` takes
-every N-th point. Exit code 1 when something does not hold at some point; each is named.
+A point is one system call on a disk in memory and one thing that happens there: the process is killed, the power is
+cut, the call fails. What must hold: a run that goes on ends in the bytes of an undisturbed one, apart from attempts
+that were cut off, which stay visible as interrupted; a bundle and a publication are absent or whole. Exit code 1
+when something does not hold at some point; each is named.
 """
 
 from __future__ import annotations
