@@ -285,6 +285,10 @@ TEMPLATES: Mapping[str, str] = {
     "note_looks_error": (
         "With looks, the exact chance to find a difference that is not there is {errors} (O'Brien-Fleming, Pocock)."
     ),
+    "note_looks_over": (
+        "That is above {alpha}: with so few pairs these bounds do not keep their error rate. Take more pairs, or the"
+        " e-process."
+    ),
     "note_before": "Effects are registered before the first episode. Power is never computed from what was observed.",
 }
 

@@ -57,6 +57,8 @@ def stopping_plan(p10: float, p01: float, *, looks: int, wanted: Wanted, episode
     if errors:
         listed = ", ".join(wording.percent(error, rounding="up") for error in errors)
         told.insert(-2, words.sentence("note_looks_error", errors=listed))
+        if max(errors) > wanted.alpha:
+            told.insert(-2, words.sentence("note_looks_over", alpha=wording.percent(wanted.alpha)))
     if wanted.deff != 1.0:
         told.append(words.sentence("note_deff", deff=words.digits(wanted.deff)))
     return Answer(

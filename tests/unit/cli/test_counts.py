@@ -15,6 +15,7 @@ from trialplate.cli import main
 from trialplate.cli.typed_counts import is_typed
 from trialplate.stats import boschloo_detectable_difference, boschloo_power, mcnemar_detectable_difference
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pick_place" / "protocol.toml"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -128,6 +129,22 @@ def test_no_verdict_is_given_where_the_exact_test_is_not_computed(capsys: Captur
     found = document(capsys, "compare", "6000/10000", "5000/10000")
     assert code == 0 and out.startswith("No verdict:")
     assert found["verdict"] is None and found["p_value"] is None and found["reason"] == "out_of_reach"
+
+
+def test_looks_that_do_not_keep_their_error_rate_are_said_to_be_such(capsys: Capture) -> None:
+    few = document(capsys, "plan", "--pairs", "0.05,0.95", "--looks", "5")
+    many = document(capsys, "plan", "--pairs", "0.15,0.05", "--looks", "3")
+    for found, over in ((few, True), (many, False)):
+        assert any(rule["error"] is not None and rule["error"] > 0.05 for rule in found["rules"]) == over
+        assert any("do not keep their error rate" in note for note in found["notes"]) == over
+
+
+def test_a_protocol_is_told_what_each_of_its_claims_can_find(capsys: Capture) -> None:
+    code, out, err = ask(capsys, "plan", str(EXAMPLE))
+    found = document(capsys, "plan", str(EXAMPLE))
+    assert code == 0 and err == "" and max(map(len, out.splitlines())) <= 80
+    assert [claim["name"] for claim in found["claims"]] == ["learned-long-half", "learned-short-half"]
+    assert found["question"] == "protocol" and found["episodes_each"] == 68
 
 
 # -- refusals --------------------------------------------------------------------------------------------------
