@@ -35,8 +35,9 @@ class Replay(Frozen):
 
 
 class ContactLimits(Frozen):
-    """Normal forces above which a contact that may not be is recorded, or refuses the case at its start."""
+    """Dimension of contacts of a grasp; normal forces that are recorded, or refuse a case at its start."""
 
+    pad_condim: int
     unintended_n: float
     initial_n: float
 

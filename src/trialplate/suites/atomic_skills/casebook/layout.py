@@ -49,7 +49,7 @@ OBJECTS: Mapping[str, dict[str, Any]] = {
         "rgba": [0.20, 0.58, 0.34, 1.0],
     },
     "pencil": {
-        "name": "pencil", "shape": "capsule", "size_m": [0.012, 0.130], "mass_kg": 0.06, "friction": _GRIPPY,
+        "name": "pencil", "shape": "box", "size_m": [0.010, 0.010, 0.130], "mass_kg": 0.05, "friction": _GRIPPY,
         "rgba": [0.86, 0.66, 0.14, 1.0],
     },
     "bar": {
@@ -108,7 +108,7 @@ def standing(thing: Mapping[str, Any], x_m: float, *, y_m: float, yaw_rad: float
 
 
 def laid(thing: Mapping[str, Any], x_m: float, *, y_m: float, yaw_rad: float) -> list[float]:
-    """Return the pose of a round object that lies on the support with its axis along ``yaw_rad``."""
+    """Return the pose of an object that lies on the support with its z axis along ``yaw_rad``."""
     return [x_m, y_m, float(thing["size_m"][0]), *lying(yaw_rad)]
 
 

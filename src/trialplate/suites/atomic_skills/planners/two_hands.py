@@ -32,11 +32,11 @@ MEET_M = (0.46, 0.0, 0.30)
 """Where a thing changes hands."""
 TIP_M, PAD_HALF_M = 0.0175, 0.012
 """How far closed fingers reach beyond the tool frame, and half their width."""
-LEAN_RAD = 0.35
+LEAN_RAD = 0.2
 """By how much hands that take one thing from above lean away from each other."""
 CAN_LOW_M, CAN_HIGH_M = -0.018, 0.050
 """Where the first and the second hand take the can, above its centre."""
-PENCIL_GRIP_M = 0.065
+PENCIL_GRIP_M = 0.055
 FEW = 2  # joint solutions that are tried for each arm
 
 

@@ -26,7 +26,6 @@ _TYPES = {
     "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
     "hex_prism": mujoco.mjtGeom.mjGEOM_MESH,
 }
-_OBJECT_CONDIM = 4  # sliding and torsion
 _TABLE_RGBA = [0.45, 0.47, 0.50, 1.0]
 
 
@@ -72,6 +71,7 @@ def compose(case: Mapping[str, Any], *, pictures: bool = False) -> Composed:
     for geom in spec.geoms:
         if geom.priority:  # pads decide about friction alone
             geom.friction[0] *= world.friction_scale
+            geom.condim = settings.contact.pad_condim
     return Composed(spec, arms)
 
 
@@ -116,7 +116,7 @@ def _add_object(spec: mujoco.MjSpec, thing: ObjectSpec, pose: Sequence[float], *
     size = [*thing.size_m, 0.0, 0.0][:3]
     geom = body.add_geom(
         name=f"{TARGET_PREFIX}{thing.name}", type=_TYPES[thing.shape], mass=thing.mass_kg, friction=friction,
-        rgba=list(thing.rgba), condim=_OBJECT_CONDIM,
+        rgba=list(thing.rgba), condim=world_settings().contact.pad_condim,
     )  # fmt: skip
     if thing.shape == "hex_prism":
         radius_m, half_m = thing.size_m
