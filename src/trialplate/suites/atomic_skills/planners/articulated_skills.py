@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trialplate.errors import PlanningFailed
 from trialplate.suites.atomic_skills.planners import grasps
 from trialplate.suites.atomic_skills.planners.case_view import (
     Build,
@@ -17,8 +16,9 @@ from trialplate.suites.atomic_skills.planners.case_view import (
     go_over,
     grasp_builds,
 )
+from trialplate.suites.atomic_skills.planners.offers import UP, door_width_m, offered_grasps
 from trialplate.suites.atomic_skills.planners.path import Along, Path
-from trialplate.suites.atomic_skills.planners.table_skills import CLOSED, OPEN, UP, shifted
+from trialplate.suites.atomic_skills.planners.table_skills import CLOSED, OPEN, shifted
 from trialplate.suites.atomic_skills.rigid import FloatArray, about_z
 from trialplate.suites.atomic_skills.settings import world_settings
 
@@ -62,15 +62,7 @@ def press(view: CaseView) -> Path:
 
 def slide(view: CaseView) -> Path:
     """Take the drawer's bar, draw it straight, let go."""
-    handle, numbers = world_settings().handle, world_settings().drawer
-    base = view.frame("asset")
-    outward = -base[:3, 0]
-    bar_m = base[:3, 3] + (numbers.front_m[0] / 2.0 + handle.standoff_m) * outward
-    bar_m = bar_m + (numbers.gap_m + numbers.front_m[2] / 2.0) * UP
-    asset = view.world.asset
-    if asset is None:
-        raise PlanningFailed("the case has no drawer")
-    bar_m = bar_m + asset.start * outward
+    outward = -view.frame("asset")[:3, 0]
     way = float(view.case.command["travel_m"]) * outward
     name = "pull" if "pull" in view.case.segments else "push"
 
@@ -81,24 +73,18 @@ def slide(view: CaseView) -> Path:
         with path.segment("open"):
             path.grip({0: OPEN})
 
-    return first_that_works(view, grasp_builds(view, _of_bar(bar_m, -outward), build), what="grasp of the bar")
+    return first_that_works(view, grasp_builds(view, offered_grasps(view)[0], build), what="grasp of the bar")
 
 
 def open_door(view: CaseView) -> Path:
     """Take the door's bar, lead it on its circle with the hand turning along, let go, back off."""
-    handle, numbers = world_settings().handle, world_settings().door
-    base, asset = view.frame("asset"), view.world.asset
-    if asset is None or asset.width_m is None:
-        raise PlanningFailed("the case has no door")
-    hinge_m = base[:3, 3] + asset.width_m / 2.0 * base[:3, 1]
-    bar_m = base[:3, 3] - (numbers.panel_thickness_m / 2.0 + handle.standoff_m) * base[:3, 0]
-    bar_m = bar_m + (numbers.handle_from_edge_m - asset.width_m / 2.0) * base[:3, 1]
-    bar_m = bar_m + (numbers.gap_m + numbers.panel_height_m / 2.0) * UP
+    base = view.frame("asset")
+    hinge_m = base[:3, 3] + door_width_m(view) / 2.0 * base[:3, 1]
     angle_rad = float(view.case.command["angle_rad"])
 
     def builds() -> Iterator[Build]:
         for share in FOLLOW:
-            yield from grasp_builds(view, _of_bar(bar_m, base[:3, 0]), _following(share))
+            yield from grasp_builds(view, offered_grasps(view)[0], _following(share))
 
     def _following(share: float) -> GraspBuild:
         def build(path: Path, before_rad: FloatArray, grasp: FloatArray) -> None:
@@ -169,10 +155,3 @@ def _take(path: Path, before_rad: FloatArray, grasp: FloatArray) -> None:
         path.line(grasp)
     with path.segment("close"):
         path.grip({0: CLOSED})
-
-
-def _of_bar(bar_m: FloatArray, forward: FloatArray) -> Iterator[FloatArray]:
-    """Yield level grasps of an upright bar, looking ``forward``."""
-    frame = grasps.tool_frame(bar_m, out=forward, across=np.cross(UP, forward))
-    yield frame
-    yield grasps.flipped(frame)

@@ -18,11 +18,11 @@ from trialplate.suites.atomic_skills.planners.case_view import (
     grasp_builds,
     reach,
 )
+from trialplate.suites.atomic_skills.planners.offers import UP, offered_grasps
 from trialplate.suites.atomic_skills.planners.path import Path, Unreachable, straight
 from trialplate.suites.atomic_skills.rigid import FloatArray, inverse, transform, turn
 
 CLOSED, OPEN = 0.0, 1.0
-UP = np.array([0.0, 0.0, 1.0])
 CLEAR_M = 0.12
 """How far above its place a held object is carried."""
 FINGER_HALF_WIDTH_M, CLOSED_HALF_DEPTH_M = 0.0135, 0.028
@@ -51,9 +51,6 @@ def move_end_effector(view: CaseView) -> Path:
 def pick_up(view: CaseView) -> Path:
     """Take the object from above or from the side, and lift it straight up."""
     command = view.case.command
-    thing, pose = view.thing(command["object"]), view.frame(command["object"])
-    make = grasps.from_above if command["grasp"] == "top" else grasps.from_side
-    frames = make(thing, pose, support_m=view.world.support_height_m)
 
     def build(path: Path, before_rad: FloatArray, grasp: FloatArray) -> None:
         with path.segment("approach"):
@@ -63,22 +60,14 @@ def pick_up(view: CaseView) -> Path:
         with path.segment("lift"):
             path.line(grasps.raised(grasp, float(command["lift_m"])))
 
-    return first_that_works(view, grasp_builds(view, frames, build), what="grasp")
+    return first_that_works(view, grasp_builds(view, offered_grasps(view)[0], build), what="grasp")
 
 
 def axis_align(view: CaseView) -> Path:
     """Take the can, lift it, and turn hand and can until the can's axis is the world's."""
     command = view.case.command
-    thing, pose = view.thing(command["object"]), view.frame(command["object"])
-    axis = pose[:3, :3] @ command_vector(view.case, "object_axis")
+    axis = view.frame(command["object"])[:3, :3] @ command_vector(view.case, "object_axis")
     wanted = command_vector(view.case, "world_axis")
-    lies = abs(float(axis[2])) < 0.5
-    support_m = view.world.support_height_m
-    frames = (
-        grasps.of_lying(thing, pose)
-        if lies
-        else grasps.from_side(thing, pose, support_m=support_m, tilt_rad=0.0, height=0.4)
-    )
 
     def build(path: Path, before_rad: FloatArray, grasp: FloatArray) -> None:
         with path.segment("approach"):
@@ -90,7 +79,8 @@ def axis_align(view: CaseView) -> Path:
             path.line(lifted)
             path.along({0: straight(lifted, turned_onto(lifted, axis, wanted))})
 
-    return first_that_works(view, grasp_builds(view, frames, build), what="grasp that can be turned")
+    builds = grasp_builds(view, offered_grasps(view)[0], build)
+    return first_that_works(view, builds, what="grasp that can be turned")
 
 
 def turned_onto(frame: FloatArray, axis: FloatArray, wanted: FloatArray) -> FloatArray:

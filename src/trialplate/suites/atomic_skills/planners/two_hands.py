@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -15,28 +14,15 @@ from trialplate.suites.atomic_skills.planners.case_view import (
     first_that_works,
     over_before,
 )
+from trialplate.suites.atomic_skills.planners.offers import UP, meeting_pose, offered_grasps
 from trialplate.suites.atomic_skills.planners.path import Along, Path, straight
-from trialplate.suites.atomic_skills.planners.table_skills import CLOSED, OPEN, UP
+from trialplate.suites.atomic_skills.planners.table_skills import CLOSED, OPEN
 from trialplate.suites.atomic_skills.rigid import FloatArray, inverse, transform
-from trialplate.suites.atomic_skills.world_spec import ObjectSpec
 
 Pair = Mapping[int, FloatArray]
 PairBuild = Callable[[Path, Pair, Pair], None]
 """Adds a plan for joints (6,) before the grasps and tool frames (4, 4) of some arms. Raises Unreachable."""
 
-BAR_GRIP_M = 0.14
-"""From the middle of the bar to each hand."""
-PLATE_GRIP_M = 0.080
-"""From the middle of the plate to the hand that holds it."""
-MEET_M = (0.46, 0.0, 0.30)
-"""Where a thing changes hands."""
-TIP_M, PAD_HALF_M = 0.0175, 0.012
-"""How far closed fingers reach beyond the tool frame, and half their width."""
-LEAN_RAD = 0.2
-"""By how much hands that take one thing from above lean away from each other."""
-CAN_LOW_M, CAN_HIGH_M = -0.018, 0.050
-"""Where the first and the second hand take the can, above its centre."""
-PENCIL_GRIP_M = 0.055
 FEW = 2  # joint solutions that are tried for each arm
 
 
@@ -58,18 +44,7 @@ def coordinated_pickment(view: CaseView) -> Path:
         with path.segment("hold"):
             path.hold(10)
 
-    return first_that_works(view, pair_builds(view, bar_grasps(view, pose), build), what="pair of grasps")
-
-
-def bar_grasps(view: CaseView, pose: FloatArray) -> dict[int, list[FloatArray]]:
-    """Return the grasps of each arm on its own end of the bar."""
-    listed = {}
-    for arm, mount in enumerate(view.world.arms):
-        sign = 1.0 if mount.mount_m[1] > 0.0 else -1.0
-        at = pose[:3, 3] + sign * BAR_GRIP_M * pose[:3, 1] + 0.004 * UP
-        frame = grasps.tool_frame(at, out=-UP, across=grasps.unit_level(pose[:3, 0]))
-        listed[arm] = [frame, grasps.flipped(frame)]
-    return listed
+    return first_that_works(view, pair_builds(view, offered_grasps(view), build), what="pair of grasps")
 
 
 def carried(pose: FloatArray, way: Along, taken: Pair) -> dict[int, Along]:
@@ -114,12 +89,11 @@ def coordinated_placement(view: CaseView) -> Path:
 def hand_over(view: CaseView) -> Path:
     """Take the thing, bring it to the middle, let the other hand take it, let go, and set it down there."""
     command = view.case.command
-    thing, pose = view.thing(command["object"]), view.frame(command["object"])
+    pose = view.frame(command["object"])
     source, destination = int(command["source_arm"]), int(command["destination_arm"])
     target = pose.copy()
     target[:3, 3] = command_vector(view.case, "target_m")
-    meeting = pose.copy()
-    meeting[:3, 3] = MEET_M
+    meeting = meeting_pose(view, pose)
 
     def build(path: Path, before: Pair, taken: Pair) -> None:
         give, take = taken[source], taken[destination]
@@ -128,7 +102,7 @@ def hand_over(view: CaseView) -> Path:
         with path.segment("pickup_close"):
             path.grip({source: CLOSED})
         with path.segment("pickup_transport", dwell=30):
-            raised = grasps.raised(pose, MEET_M[2] - pose[2, 3])
+            raised = grasps.raised(pose, meeting[2, 3] - pose[2, 3])
             path.along(carried(pose, straight(pose, raised), {source: give}))
             path.along(carried(raised, straight(raised, meeting), {source: raised @ inverse(pose) @ give}))
         with path.segment("receive_approach", dwell=30):
@@ -152,29 +126,7 @@ def hand_over(view: CaseView) -> Path:
             path.grip({destination: OPEN})
             path.line(grasps.backed(path.tool(destination), 0.10), arm=destination)
 
-    listed = {
-        source: hand_over_grasps(view, thing, pose, arm=source, first=True),
-        destination: hand_over_grasps(view, thing, meeting, arm=destination, first=False),
-    }
-    return first_that_works(view, pair_builds(view, listed, build), what="pair of grasps")
-
-
-def hand_over_grasps(
-    view: CaseView, thing: ObjectSpec, pose: FloatArray, *, arm: int, first: bool
-) -> list[FloatArray]:
-    """Return the grasps of one arm: level from its own side for a standing thing, from above for a lying one."""
-    side = 1.0 if view.world.arms[arm].mount_m[1] > 0.0 else -1.0
-    inward = np.array([0.0, -side, 0.0])
-    if abs(float(pose[2, 2])) > 0.5:
-        at = pose[:3, 3] + (CAN_LOW_M if first else CAN_HIGH_M) * UP
-        frame = grasps.tool_frame(at, out=inward, across=np.array([1.0, 0.0, 0.0]))
-        return [frame, grasps.flipped(frame)]
-    out = -math.cos(LEAN_RAD) * UP + math.sin(LEAN_RAD) * inward
-    lowest_m = TIP_M * math.cos(LEAN_RAD) + PAD_HALF_M * math.sin(LEAN_RAD) + 0.001
-    back_m = max(0.0, (lowest_m - thing.size_m[0]) / math.cos(LEAN_RAD))  # clear of the support when it lies there
-    at = pose[:3, 3] - PENCIL_GRIP_M * inward - back_m * out
-    frame = grasps.tool_frame(at, out=out, across=np.array([1.0, 0.0, 0.0]))
-    return [frame, grasps.flipped(frame)]
+    return first_that_works(view, pair_builds(view, offered_grasps(view), build), what="pair of grasps")
 
 
 def reach_both(path: Path, before: Pair, taken: Pair, *, mark: bool = True) -> None:
