@@ -45,6 +45,7 @@ METHODS: Mapping[str, str] = {
     "pocock": "Pocock",
     "exact_binomial": "exact binomial",
     "bootstrap": "family bootstrap",
+    "percentile_and_t": "percentile and t",
     "formula": "closed formula",
 }
 
@@ -92,12 +93,16 @@ LABELS: Mapping[str, str] = {
     "looks": "{looks} looks",
     "against": "{a} against {b}",
     "points": "{points} points",
+    "of": "{some} of {all}",
+    "margin_power": "chance to clear the margin",
+    "families_with_success": "families with a success, each",
     "at_rate": "{n} at rate {rate}",
     "with_mean": "{n}, mean {mean}",
 }
 
 OUTLOOKS: Mapping[str, str] = {
     "possible": "can be supported",
+    "unlikely": "unlikely",
     "impossible": "cannot be supported",
     "ineligible": "ineligible",
 }
@@ -249,6 +254,17 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "note_impossible": (
         "A claim that cannot be supported even if every episode passes wants more episodes or a lower rate."
+    ),
+    "note_unlikely": (
+        "A claim that is unlikely has less than {power} chance at the registered effect or margin: more episodes, or"
+        " a larger effect or margin, would change that."
+    ),
+    "note_with_success": (
+        "A claim on cost or time needs that many families with a success in each arm: with fewer, a bootstrap draw"
+        " without any has more than 1\u00a0% chance, and leaves the claim ineligible."
+    ),
+    "note_flag_families": (
+        "From {least} to {most} families, leadership carries the flag few_families in its sentence."
     ),
     "note_clustered_schedule": (
         "Episodes share families, so that how many must pass depends on how they fall into families; the bound if all"

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from trialplate import stats
 from trialplate.claims import counts_wording as words
 from trialplate.claims import wording
 from trialplate.claims.answers import Answer, Line, notes, one_sided
+from trialplate.claims.pair_foresight import Outlook, PairClaimOutlook, pair_claim_lines, pair_claim_outlook
 from trialplate.claims.planning import DISCORDANCES, SCHEMA
 from trialplate.claims.reach import detectable_pairs, pair_chances
 from trialplate.interfaces import Scenario
-from trialplate.spec.plan import AnalysisPlan, ThresholdClaim
+from trialplate.spec.plan import AnalysisPlan, LeadershipClaim, PairClaim, ThresholdClaim
 from trialplate.spec.protocol import Protocol
 from trialplate.stats.discordant import MAX_TRIALS
-from trialplate.stats.gates import MIN_FAMILIES
+from trialplate.stats.gates import FLAG_FAMILIES, MIN_FAMILIES
 
-Outlook = Literal["possible", "impossible", "ineligible"]
 CONFIRMATORY = "confirmatory"
 
 
@@ -48,6 +48,7 @@ class ThresholdOutlook:
     """
 
     name: str
+    kind: str
     arm: str
     rate: float
     method: str
@@ -84,10 +85,24 @@ def foresee(protocol: Protocol, scenarios: Sequence[Scenario]) -> Answer:
         episodes=len(scenarios) * repeats, families=tuple(repeats * sizes[family] for family in sorted(sizes))
     )
     plan = protocol.analysis
-    rules = [rule for rule in protocol.claims if rule.kind == "threshold_rate"]
-    claims = [_threshold(rule, schedule, plan.target_power) for rule in rules]
     pairs = [_pair(a, b, schedule, plan) for a, b in plan.comparisons]
-    hopeless = sum(claim.outlook != "possible" for claim in claims)
+    thresholds = [
+        _threshold(rule, schedule, plan.target_power) for rule in protocol.claims if isinstance(rule, ThresholdClaim)
+    ]
+    on_arms = [
+        pair_claim_outlook(
+            rule,
+            pairs=schedule.episodes,
+            families=len(schedule.families),
+            plan=plan,
+            underpowered=next((p.underpowered for p in pairs if (p.a, p.b) == (rule.arm, _other(rule))), None),
+        )
+        for rule in protocol.claims
+        if not isinstance(rule, ThresholdClaim)
+    ]
+    claims: list[ThresholdOutlook | PairClaimOutlook] = [*thresholds, *on_arms]
+    hopeless = sum(claim.outlook in ("impossible", "ineligible") for claim in claims)
+    unlikely = sum(claim.outlook == "unlikely" for claim in claims)
     weak = sum(pair.underpowered is True for pair in pairs)
     return Answer(
         schema=SCHEMA,
@@ -99,8 +114,8 @@ def foresee(protocol: Protocol, scenarios: Sequence[Scenario]) -> Answer:
             claims=_said_of_claims(len(claims) - hopeless, len(claims)),
             comparisons=_said_of_pairs(len(pairs) - weak, len(pairs), plan),
         ),
-        lines=(*_claim_lines(claims, schedule), *_pair_lines(pairs)),
-        notes=_notes(protocol, schedule, claims, pairs),
+        lines=(*_claim_lines(thresholds, schedule), *pair_claim_lines(on_arms), *_pair_lines(pairs)),
+        notes=_notes(protocol, schedule, thresholds, on_arms, pairs),
         numbers={
             "protocol": protocol.name,
             "run_class": protocol.run_class,
@@ -108,10 +123,10 @@ def foresee(protocol: Protocol, scenarios: Sequence[Scenario]) -> Answer:
             "families": len(schedule.families),
             "clustered": schedule.clustered,
             "target_power": plan.target_power,
-            "claims": [asdict(claim) | {"reasons": list(claim.reasons)} for claim in claims],
+            "claims": [_listed(claim) for claim in claims],
             "comparisons": [_document(pair) for pair in pairs],
         },
-        holds=not hopeless and not weak,
+        holds=not (hopeless or unlikely or weak),
     )
 
 
@@ -129,6 +144,7 @@ def _threshold(rule: ThresholdClaim, schedule: Schedule, power: float) -> Thresh
     reached = highest is not None and highest >= rule.rate
     return ThresholdOutlook(
         name=rule.name,
+        kind=rule.kind,
         arm=rule.arm,
         rate=rule.rate,
         method=words.METHODS["korn_graubard" if schedule.clustered else "clopper_pearson"],
@@ -195,9 +211,14 @@ def _pair_lines(pairs: Sequence[PairOutlook]) -> list[Line]:
 
 
 def _notes(
-    protocol: Protocol, schedule: Schedule, claims: Sequence[ThresholdOutlook], pairs: Sequence[PairOutlook]
+    protocol: Protocol,
+    schedule: Schedule,
+    thresholds: Sequence[ThresholdOutlook],
+    on_arms: Sequence[PairClaimOutlook],
+    pairs: Sequence[PairOutlook],
 ) -> tuple[str, ...]:
     families, plan = len(schedule.families), protocol.analysis
+    claims: list[ThresholdOutlook | PairClaimOutlook] = [*thresholds, *on_arms]
     said: list[str] = []
     if protocol.run_class != CONFIRMATORY and claims:
         said += notes("note_not_confirmatory", run_class=protocol.run_class)
@@ -205,7 +226,13 @@ def _notes(
         said += notes("note_min_families", least=MIN_FAMILIES, families=families)
     if any(claim.outlook == "impossible" for claim in claims):
         said += notes("note_impossible")
-    if any(claim.passes is not None for claim in claims):
+    if any(claim.outlook == "unlikely" for claim in claims):
+        said += notes("note_unlikely", power=wording.percent(plan.target_power))
+    if any(claim.with_success is not None for claim in on_arms):
+        said += notes("note_with_success")
+    if any(claim.flags for claim in on_arms):
+        said += notes("note_flag_families", least=MIN_FAMILIES, most=FLAG_FAMILIES - 1)
+    if any(claim.passes is not None for claim in thresholds):
         said += notes("note_rate_for", power=wording.percent(plan.target_power))
     if schedule.clustered:
         said += notes("note_clustered_schedule")
@@ -233,6 +260,14 @@ def _said_of_pairs(found: int, pairs: int, plan: AnalysisPlan) -> str:
         comparisons=words.counted(pairs, "comparison"),
         power=wording.percent(plan.target_power),
     )
+
+
+def _other(rule: PairClaim | LeadershipClaim) -> str | None:
+    return None if isinstance(rule, LeadershipClaim) else rule.against
+
+
+def _listed(claim: ThresholdOutlook | PairClaimOutlook) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(claim).items()}
 
 
 def _families(families: int) -> str:

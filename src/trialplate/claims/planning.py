@@ -14,6 +14,7 @@ from trialplate import stats
 from trialplate.claims import counts_wording as words
 from trialplate.claims import wording
 from trialplate.claims.answers import Answer, Line, alpha_of, line, notes
+from trialplate.claims.pair_foresight import UNDEFINED_RISK
 from trialplate.claims.reach import Planned, chance, detectable, detectable_pairs, needed
 from trialplate.errors import StatsInputError
 from trialplate.stats.gates import MIN_FAMILIES
@@ -21,8 +22,6 @@ from trialplate.stats.gates import MIN_FAMILIES
 SCHEMA = "trialplate.plan/1"
 FAILURES = (0, 1, 2, 3, 5)
 DISCORDANCES = (0.05, 0.1, 0.2, 0.3, 0.5)
-UNDEFINED_RISK = 0.01
-"""Above this chance that a bootstrap draw has no success, a cost or time claim is at risk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

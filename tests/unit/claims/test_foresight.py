@@ -13,6 +13,7 @@ from trialplate.api import load_protocol
 from trialplate.claims.foresight import foresee
 from trialplate.interfaces import Scenario
 from trialplate.registry import load_suite
+from trialplate.spec.plan import CostClaim, LeadershipClaim, NonInferiorityClaim, SuperiorityClaim
 from trialplate.spec.protocol import Protocol
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pick_place" / "protocol.toml"
@@ -94,3 +95,67 @@ def test_a_protocol_that_registers_nothing_has_an_answer(registered) -> None:
     bare = with_analysis(protocol.model_copy(update={"claims": ()}), comparisons=())
     answer = foresee(bare, scenarios)
     assert answer.holds and answer.lines == () and answer.sentence.endswith("over 68 families.")
+
+
+# -- claims on arms --------------------------------------------------------------------------------------------
+
+A, B = "learned-long", "learned-short"
+RULES = {
+    "superiority": SuperiorityClaim(name="more", kind="superiority", arm=A, against=B),
+    "margin": NonInferiorityClaim(name="not-worse", kind="non_inferiority", arm=A, against=B, margin=0.1),
+    "cost": CostClaim(name="cheaper", kind="cost_efficiency", arm=A, against=B),
+    "lead": LeadershipClaim(name="lead", kind="leadership", arm=A, margin=0.1),
+}
+
+
+def with_claim(protocol: Protocol, rule: object, **analysis: object) -> Protocol:
+    return with_analysis(protocol.model_copy(update={"claims": (rule,)}), **analysis)
+
+
+def test_a_claim_of_superiority_is_unlikely_where_its_effect_is(registered) -> None:
+    protocol, scenarios = registered
+    weak = {"registered_effect": 0.1, "registered_discordance": 0.2}
+    strong = {"registered_effect": 0.3, "registered_discordance": 0.4}
+    for plan, outlook in ((weak, "unlikely"), (strong, "possible"), ({}, "possible")):
+        answer = foresee(with_claim(protocol, RULES["superiority"], **plan), scenarios)
+        assert answer.numbers["claims"][0]["outlook"] == outlook
+        assert answer.holds == (outlook == "possible")
+
+
+def test_a_margin_that_arms_which_never_differ_could_not_clear_is_unlikely(registered) -> None:
+    protocol, scenarios = registered
+    found = foresee(with_claim(protocol, RULES["margin"]), scenarios).numbers["claims"][0]
+    assert found["margin"]["least_pairs"] == stats.noninferiority_sample_size(0.0, 0.0, margin=0.1).value == 35
+    assert found["outlook"] == "possible" and found["margin"]["power"] is None
+    narrow = RULES["margin"].model_copy(update={"margin": 0.03})
+    assert foresee(with_claim(protocol, narrow), scenarios).numbers["claims"][0]["outlook"] == "unlikely"
+    known = foresee(with_claim(protocol, RULES["margin"], registered_discordance=0.2), scenarios)
+    margin = known.numbers["claims"][0]["margin"]
+    assert margin["power"] == stats.noninferiority_power(68, 0.1, p01=0.1, margin=0.1).value
+    assert margin["needed"] == stats.noninferiority_sample_size(0.1, 0.1, margin=0.1).value
+
+
+def test_a_claim_on_cost_names_the_families_that_need_a_success(registered) -> None:
+    protocol, scenarios = registered
+    found = foresee(with_claim(protocol, RULES["cost"]), scenarios).numbers["claims"][0]
+    j = found["with_success"]
+    assert stats.undefined_draw_probability(68, j, draws=2000).any_draw <= 0.01
+    assert stats.undefined_draw_probability(68, j - 1, draws=2000).any_draw > 0.01
+
+
+def test_leadership_over_few_families_carries_its_flag_and_names_its_competitors(registered) -> None:
+    protocol, scenarios = registered
+    rule = with_claim(protocol, RULES["lead"], comparisons=((A, B), (A, "scripted")))
+    few = [replace(scenario, family=f"f{at % 12}") for at, scenario in enumerate(scenarios)]
+    found = foresee(rule, few).numbers["claims"][0]
+    assert found["flags"] == ["few_families"] and found["against"] == [B, "scripted"] and found["units"] == 12
+    assert foresee(rule, scenarios).numbers["claims"][0]["flags"] == []
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_claim_on_arms_over_too_few_families_is_ineligible(rule, registered) -> None:
+    protocol, scenarios = registered
+    few = [replace(scenario, family=f"f{at % 9}") for at, scenario in enumerate(scenarios)]
+    answer = foresee(with_claim(protocol, rule), few)
+    assert answer.numbers["claims"][0]["reasons"] == ["few_families"] and not answer.holds
+    assert "0 of 1 claim can be supported" in answer.sentence
