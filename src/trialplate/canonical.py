@@ -33,7 +33,7 @@ _SINGLE = struct.Struct("<f")
 _CONTAINERS = frozenset((dict, list, tuple))
 _TEXT = frozenset((str,))
 _QUICK_KINDS = _CONTAINERS | {str, int, float, bool, type(None)}
-_POINT = re.compile(rb'("[^"]*")|\.0(?=[,\]}]|$)')
+_POINT = re.compile(rb"\.0(?=[,\]}]|$)")
 _SIGNED_ZERO = re.compile(rb"-0\.0(?![0-9])")
 _LONG_NUMBERS = (b":" + b"0" * 16, b"-" + b"0" * 16)
 _DIGITS_ALIKE = bytes.maketrans(b"123456789,[", b"000000000::")
@@ -121,7 +121,11 @@ def _without_point(encoded: bytes) -> bytes | None:
     """Write whole numbers without their ``.0``; None where texts hold escapes, or a zero may have a sign."""
     if b"\\" in encoded or _SIGNED_ZERO.search(encoded):
         return None
-    return _POINT.sub(rb"\1", encoded)
+    parts = encoded.split(b'"')
+    for number in range(0, len(parts), 2):  # outside of texts
+        if b".0" in parts[number]:
+            parts[number] = _POINT.sub(b"", parts[number])
+    return b'"'.join(parts)
 
 
 def _check(value: JsonValue, pointer: str) -> bool:

@@ -165,6 +165,16 @@ class Conduct:
     action_low: tuple[float, ...] | None
     action_high: tuple[float, ...] | None
 
+    def document(self) -> dict[str, Any]:
+        """Return the plain form."""
+        plain = {name: getattr(self, name) for name in _CONDUCT_MEMBERS}
+        for name in ("action_low", "action_high"):
+            plain[name] = list(plain[name]) if plain[name] is not None else None
+        return plain
+
+
+_CONDUCT_MEMBERS = tuple(item.name for item in fields(Conduct))
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -201,13 +211,17 @@ class Outcome:
 
     def document(self) -> dict[str, Any]:
         """Return the plain form that is written, one canonical line each, into ``results.jsonl``."""
-        plain = asdict(self)
+        plain = {name: getattr(self, name) for name in _OUTCOME_MEMBERS}
         plain["status"] = self.status.value
-        plain["stages"] = [asdict(stage) for stage in self.stages]
+        plain["stages"] = [{"name": s.name, "passed": s.passed, "step": s.step} for s in self.stages]
         plain["notes"] = list(self.notes)
         if self.skill is None:
             del plain["skill"]
-        if plain["conduct"] is not None:
-            for name in ("action_low", "action_high"):
-                plain["conduct"][name] = list(plain["conduct"][name]) if plain["conduct"][name] is not None else None
+        else:
+            plain["skill"] = asdict(self.skill)
+        if self.conduct is not None:
+            plain["conduct"] = self.conduct.document()
         return plain
+
+
+_OUTCOME_MEMBERS = tuple(item.name for item in fields(Outcome))

@@ -72,12 +72,12 @@ def climb(trace: Trace, chain: StageChain) -> Ladder:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Each stage's conditions, each row's attachment and opening command, and the keep rule, as (T+1,) booleans."""
+    """Each stage's conditions, each row's attachment and opening command, and the keep rule: T+1 truth values."""
 
-    holds: tuple[BoolRows, ...]
-    attached: BoolRows
-    opening: BoolRows
-    keep: BoolRows
+    holds: tuple[list[bool], ...]
+    attached: list[bool]
+    opening: list[bool]
+    keep: list[bool]
 
 
 def _read(trace: Trace, chain: StageChain) -> _Reading:
@@ -85,10 +85,10 @@ def _read(trace: Trace, chain: StageChain) -> _Reading:
     nothing = np.zeros(rows, dtype=np.bool_)
     kept = next((stage.keep for stage in chain.stages if stage.attachment == "released"), ())
     return _Reading(
-        holds=tuple(_all_hold(trace, stage.when) for stage in chain.stages),
-        attached=nothing if chain.attached is None else _attachment(trace, chain.attached),
-        opening=nothing if chain.opening is None else _holds(trace, chain.opening),
-        keep=_all_hold(trace, kept),
+        holds=tuple(_all_hold(trace, stage.when).tolist() for stage in chain.stages),
+        attached=(nothing if chain.attached is None else _attachment(trace, chain.attached)).tolist(),
+        opening=(nothing if chain.opening is None else _holds(trace, chain.opening)).tolist(),
+        keep=_all_hold(trace, kept).tolist(),
     )
 
 
@@ -156,8 +156,8 @@ class _Climber:
 
     def visit(self, row: int) -> None:
         """Take in one row: first what it loses, then what it earns."""
-        held = bool(self.reading.attached[row])
-        held_before = row > 0 and bool(self.reading.attached[row - 1])
+        held = self.reading.attached[row]
+        held_before = row > 0 and self.reading.attached[row - 1]
         if held and not held_before:
             self._lose(row, "the object was taken hold of again")
         if held_before and not held:
@@ -188,15 +188,15 @@ class _Climber:
             earliest += 1  # steps after the release, not the step of the release
         if stage.attachment == "released":
             return self.released_at is not None
-        if first < earliest or not self.reading.holds[index][first : row + 1].all():
+        if first < earliest or not all(self.reading.holds[index][first : row + 1]):
             return False
         attached = self.reading.attached[first : row + 1]
-        return stage.attachment == "any" or bool((attached if stage.attachment == "held" else ~attached).all())
+        return stage.attachment == "any" or (all(attached) if stage.attachment == "held" else not any(attached))
 
     def _end_attachment(self, row: int) -> None:
         index = len(self.steps)
         due = index < len(self.stages) and self.stages[index].attachment == "released"
-        opened = bool(self.reading.opening[row])
+        opened = self.reading.opening[row]
         if due and opened and self.reading.holds[index][row] and self.reading.keep[row]:
             self.steps.append(row)
             self.released_at = row

@@ -18,6 +18,7 @@ _MAX_DEPTH = 12
 _PLAIN, _ZSTD = 0, 6
 _DATA_PAGE = 0
 _MAX_PAGE_HEADER_BYTES = 256
+_INTEGERS = frozenset((4, 5, 6))
 Struct = dict[int, Any]
 
 
@@ -148,7 +149,13 @@ class _Reader:
             number = number + (header >> 4) if header >> 4 else self._signed()
             if number in members:
                 raise bad(f"member {number} stands twice")
-            members[number] = header & 15 == 1 if header & 15 in (1, 2) else self._value(header & 15, depth)
+            kind = header & 15
+            if kind in _INTEGERS and self.place < self.stop and (byte := self._data[self.place]) < 128:
+                self.place += 1  # most members are small integers
+                self._items += 1
+                members[number] = (byte >> 1) ^ -(byte & 1)
+            else:
+                members[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
         return members
 
     def _value(self, kind: int, depth: int) -> Any:
@@ -191,16 +198,18 @@ class _Reader:
         return self._data[self.place - count : self.place]
 
     def _unsigned(self) -> int:
-        value = self._byte()
-        if value < 128:
-            return value
-        value &= 127
-        for shift in range(7, 70, 7):
-            byte = self._byte()
+        value, data, stop = 0, self._data, self.stop
+        for shift in range(0, 70, 7):
+            if self.place >= stop:
+                break
+            byte = data[self.place]
+            self.place += 1
             value |= (byte & 127) << shift
             if byte < 128:
                 return value
-        raise bad("an integer of more than ten bytes")
+        else:
+            raise bad("an integer of more than ten bytes")
+        raise bad("the footer or a page header ends too early")
 
     def _signed(self) -> int:
         value = self._unsigned()
