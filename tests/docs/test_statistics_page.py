@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.stats
-from pages import DOCS, blocks, rows, text
+from pages import DOCS, ROOT, blocks, rows, text
 
 from trialplate.cli import main
 from trialplate.stats import Interval, clopper_pearson_interval, wilson_interval
@@ -23,7 +23,10 @@ def test_the_page_shows_every_command_on_counts() -> None:
 
 
 @pytest.mark.parametrize(("command", "printed"), SHOWN, ids=[command for command, _ in SHOWN])
-def test_a_command_prints_what_the_page_shows(command: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_prints_what_the_page_shows(
+    command: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as ended:
         main(shlex.split(command)[1:])
     assert ended.value.code in (0, 1)
