@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import krippendorff
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.inter_rater import fleiss_kappa as their_fleiss
 
@@ -73,13 +76,17 @@ def test_fleiss_agrees_with_statsmodels(choices):
         assert ours.value == pytest.approx(their_fleiss(np.array(table)))
 
 
+def test_raters_that_only_use_one_class_have_no_kappa_where_scikit_learn_has_nan():
+    with pytest.warns(UndefinedMetricWarning), np.errstate(invalid="ignore"):
+        theirs = cohen_kappa_score([1, 1, 1], [1, 1, 1], labels=[0, 1])
+    assert np.isnan(theirs)
+    ours = cohen_kappa([[3, 0], [0, 0]])
+    assert (ours.kappa, ours.reason, ours.agreement) == (None, "no_variation", 1.0)
+
+
 def test_fleiss_wants_the_same_raters_everywhere():
     with pytest.raises(StatsInputError, match=r"table\[1\]: has 2 ratings"):
         fleiss_kappa([[3, 0], [1, 1]])
-
-
-def oracle():
-    return pytest.importorskip("krippendorff", reason="krippendorff, an independent alpha, is not installed")
 
 
 ratings = st.integers(2, 8).flatmap(
@@ -103,14 +110,13 @@ def test_alpha_agrees_with_the_krippendorff_package(table, level):
         assert ours.reason == "no_variation"
     else:
         data = np.array([[np.nan if item is None else item for item in row] for row in table], dtype=float)
-        theirs = oracle().alpha(reliability_data=data, level_of_measurement=level)
+        theirs = krippendorff.alpha(reliability_data=data, level_of_measurement=level)
         assert ours.alpha == pytest.approx(theirs, abs=1e-9)
 
 
 def test_one_value_has_no_alpha_where_the_package_raises():
-    theirs = oracle()
     with pytest.raises(ValueError):
-        theirs.alpha(reliability_data=[[1, 1], [1, 1]])
+        krippendorff.alpha(reliability_data=[[1, 1], [1, 1]])
     assert krippendorff_alpha([[1, 1], [1, 1]]).reason == "no_variation"
 
 

@@ -5,6 +5,8 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss
+from sklearn.metrics import log_loss as their_log_loss
 
 from trialplate.errors import StatsInputError
 from trialplate.stats import (
@@ -27,6 +29,18 @@ beliefs = st.lists(
 
 def columns(rows):
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+@given(beliefs)
+@settings(deadline=None)
+def test_scores_of_probabilities_agree_with_scikit_learn(rows):
+    outcomes, probabilities = columns(rows)
+    assert brier_score(outcomes, probabilities).value == pytest.approx(
+        brier_score_loss(outcomes, probabilities, pos_label=1)
+    )
+    ours = log_loss(outcomes, probabilities)
+    if ours.value is not None and all(0 < p < 1 for p in probabilities):
+        assert ours.value == pytest.approx(their_log_loss(outcomes, probabilities, labels=[0, 1]))
 
 
 @given(beliefs)
@@ -136,6 +150,21 @@ def test_without_trust_the_prediction_powered_mean_is_the_plain_one(rows, rest):
         assert len(set(y)) == 1 and result.reason == "no_variation"
     tuned = ppi_mean_interval(y, f, unlabelled_predictions=rest)
     assert 0.0 <= tuned.lam <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("lam", "expected"),
+    [
+        (0.0, (0.58333333, 0.30439369, 0.86227298)),
+        (0.5, (0.58805031, 0.33839428, 0.83770635)),
+        (1.0, (0.59276730, 0.28305620, 0.90247839)),
+        (None, (0.58712121, 0.33913705, 0.83510537)),
+    ],
+)
+def test_the_prediction_powered_mean_is_what_ppi_python_0_2_3_printed(lam, expected):
+    y, f = [1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 1], [1, 0, 1, 0, 0, 1, 1, 0, 1, 1, 0, 0]
+    ours = ppi_mean_interval(y, f, unlabelled_predictions=[1, 0, 0, 1, 1, 1, 0, 1, 0, 0] * 5 + [1, 1, 0], lam=lam)
+    assert (ours.estimate, ours.low, ours.high) == pytest.approx(expected, abs=1e-8)
 
 
 def test_predictions_that_are_always_right_narrow_the_interval():

@@ -7,6 +7,8 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lifelines import KaplanMeierFitter
+from lifelines.utils import restricted_mean_survival_time
 from statsmodels.duration.survfunc import CumIncidenceRight, SurvfuncRight, survdiff
 
 from trialplate.errors import StatsInputError
@@ -98,6 +100,20 @@ def test_survival_agrees_with_scipy_and_statsmodels(rows):
         assert 0.0 <= low <= survival <= high <= 1.0
     reached = [time for time, survival, _, _ in ours.steps if survival <= 0.5 + 1e-12]
     assert ours.median == (reached[0] if reached else None)
+
+
+@given(censored, st.floats(0.5, 15))
+@settings(deadline=None)
+def test_survival_its_limits_and_its_restricted_mean_agree_with_lifelines(rows, horizon):
+    times, observed = columns(rows)
+    theirs = KaplanMeierFitter().fit(times, observed)
+    for time, survival, low, high in kaplan_meier(times, observed).steps:
+        assert survival == pytest.approx(theirs.survival_function_.loc[time].item(), abs=1e-12)
+        if low is not None:
+            assert (low, high) == pytest.approx(tuple(theirs.confidence_interval_.loc[time]), abs=1e-9)
+    ours = restricted_mean(times, observed, horizon=horizon)
+    if ours.value is not None:
+        assert ours.value == pytest.approx(restricted_mean_survival_time(theirs, t=horizon))
 
 
 @given(censored, st.floats(0.5, 15))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import choix
 import numpy as np
 import pytest
 import scipy.stats
@@ -9,10 +10,6 @@ from hypothesis import strategies as st
 from trialplate.errors import StatsInputError
 from trialplate.stats import bradley_terry, preference_wins, rank_agreement
 from trialplate.stats.ranking import strongly_connected
-
-
-def oracle():
-    return pytest.importorskip("choix", reason="choix, an independent Bradley-Terry, is not installed")
 
 
 def win_tables(low=0):
@@ -30,7 +27,7 @@ def hollow(rows):
 def test_strengths_agree_with_choix_and_solve_the_likelihood(wins):
     ours = bradley_terry(wins)
     votes = [(i, j) for i, row in enumerate(wins) for j, won in enumerate(row) for _ in range(won)]
-    theirs = oracle().ilsr_pairwise(len(wins), votes)
+    theirs = choix.ilsr_pairwise(len(wins), votes)
     assert ours.log_strengths == pytest.approx(tuple(theirs - np.mean(theirs)), abs=1e-5)
     t, table = np.array(ours.log_strengths), np.array(wins, dtype=float)
     chance = 1 / (1 + np.exp(t[None, :] - t[:, None]))
@@ -62,7 +59,7 @@ def test_a_ridge_always_has_an_answer_says_so_and_agrees_with_choix(wins, ridge)
     assert (ours.regularised, ours.reason) == (True, None)
     votes = [(i, j) for i, row in enumerate(wins) for j, won in enumerate(row) for _ in range(won)]
     if votes:
-        theirs = oracle().opt_pairwise(len(wins), votes, alpha=ridge)
+        theirs = choix.opt_pairwise(len(wins), votes, alpha=ridge)
         assert ours.log_strengths == pytest.approx(tuple(theirs), abs=1e-4)
 
 
@@ -71,7 +68,7 @@ def test_an_undefeated_arm_has_no_strength_where_choix_gives_a_number_or_an_erro
     assert (result.log_strengths, result.reason) == (None, "not_strongly_connected")
     assert result.components == ((0,), (1, 2))
     with pytest.raises((ValueError, RuntimeError)):
-        oracle().ilsr_pairwise(2, [(0, 1)] * 5)
+        choix.ilsr_pairwise(2, [(0, 1)] * 5)
 
 
 def test_ties_are_half_a_win_to_each_and_connect():
