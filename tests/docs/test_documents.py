@@ -15,7 +15,6 @@ import trialplate
 from trialplate.cli import app
 from trialplate.registry import load_suite
 from trialplate.store import layout
-from trialplate.store.findings import STAGE_NAMES
 
 MADE_BY_COMMANDS = {"site/", "report.html", "still.py"}
 
@@ -93,12 +92,6 @@ def test_the_evidence_page_names_every_file_of_a_campaign() -> None:
     page = text(DOCS / "evidence.md")
     files = {*layout.TOP_FILES, layout.ROW, layout.TRACE} - {"report.html"}
     assert {name for name in files if f"`{name}`" not in page} == set()
-
-
-def test_the_evidence_page_lists_stages_in_the_order_of_the_check() -> None:
-    rows = re.findall(r"^\| ([a-z ]+) \| [^|]*\? ?[^|]*\|$", text(DOCS / "evidence.md"), flags=re.MULTILINE)
-    assert len(rows) >= 7
-    assert rows == [name for name in STAGE_NAMES if name in rows]
 
 
 def test_the_suite_page_lists_the_stages_in_order() -> None:
