@@ -14,6 +14,7 @@ from cyclopts import App
 from trialplate.cli import (
     campaign,
     compare,
+    headings,
     interval,
     ledgers,
     machine,
@@ -34,7 +35,8 @@ from trialplate.run.streams import print_lossily
 app = App(
     name="trialplate",
     help="Numbers about robot policies that nobody can argue with.\n\n"
-    "Exit codes: 0 yes; 1 no (incomplete, ERROR, not verified); 2 bad input; 3 intact but blocked.",
+    "Exit codes: 0 yes; 1 no (incomplete, ERROR, not verified); 2 bad input; 3 intact but blocked. Every command"
+    " takes --json, and tells its options with --help.",
     version=output.version,
     result_action="return_value",
     suppress_keyboard_interrupt=False,
@@ -58,6 +60,7 @@ for group in (
     machine,
 ):
     group.register(app)
+headings.arrange(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
