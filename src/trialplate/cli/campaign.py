@@ -248,8 +248,13 @@ def verify(
 ) -> int:
     """Check a campaign or a bundle: digests, chain, coverage, and every number computed again. Writes nothing.
 
-    Exit code: 0 verified; 1 changed, or a number does not come out again; 2 malformed, or bad arguments; 3 intact,
-    but something blocks it. Five lines are printed in any case; LIMITS says what no check can show.
+    The exit code is that of the first stage that finds something:
+    0 verified
+    1 changed, or a number does not come out again
+    2 malformed, or bad arguments
+    3 intact, but something blocks it
+
+    Five lines are printed in any case; LIMITS says what no check can show.
 
     Parameters
     ----------
