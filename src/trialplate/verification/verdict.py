@@ -48,7 +48,7 @@ class Verdict:
         """Return the summary: never a bare OK."""
         worst = {0: "verified", 1: "FAILED", 2: "MALFORMED", 3: "intact, but blocked"}[self.exit_code]
         return (
-            f"INTEGRITY {worst}: {self.attempts} attempts, {len(self.findings)} findings",
+            f"INTEGRITY {worst}: {_counted(self.attempts, 'attempt')}, {_counted(len(self.findings), 'finding')}",
             "QUALIFICATION " + self.qualification,
             "CLAIMS " + self._claims(),
             "ASSURANCE " + "; ".join(self._assurances()),
@@ -113,3 +113,7 @@ def stored_claims(folder: Path) -> list[tuple[str, str, tuple[str, ...]]] | None
         ]
     except (TrialplateError, KeyError, TypeError):
         return None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
