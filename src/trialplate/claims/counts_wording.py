@@ -145,7 +145,7 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "numbers_independent": "{n_a} and {n_b} episodes",
     "numbers_paired": "{n} pairs",
-    "where_half": " where the rates lie around 50\u00a0%, which takes the most episodes",
+    "where_half": " for rates around 50\u00a0%, where a difference is hardest to see",
     "where_baseline": " where B passes {baseline}",
     "where_discordance": " where {discordance} of pairs differ",
     "effect_underpowered": (

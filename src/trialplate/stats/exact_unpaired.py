@@ -1,7 +1,8 @@
 """Planning two independent arms by the test that decides: Boschloo's, its region computed once per n.
 
 Definitions: statistics specification, section 9. Without a registered rate of arm 2 the two rates lie evenly around
-one half, where a given difference is hardest to find: what holds there holds everywhere.
+one half, where a given difference is hardest to find: what holds there holds everywhere for arms of one size, and to
+within half a percent of power for others.
 """
 
 from __future__ import annotations
