@@ -5,16 +5,20 @@ Source: policy contract, sections 7 and 10 (rows 42 and 53); statistics specific
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trialplate.coherence import declared_registrations
 from trialplate.errors import UsageError
 from trialplate.record import Outcome
 from trialplate.scoring.analysis import ArmAnalysis, plain_document
+from trialplate.scoring.comparisons import Comparison
 from trialplate.scoring.pairs import PairedCounts, count_pairs
 from trialplate.scoring.repeats import Repetition, repetition
+from trialplate.scoring.verdicts import compare_arms
+from trialplate.spec.plan import AnalysisPlan
 from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
 
@@ -27,6 +31,8 @@ _SUITE = (
     "profiles_sha256", "settings", "max_steps", "fault_table", "errors_rule",
 )  # fmt: skip
 _ENVIRONMENT = ("harness", "distributions", "machine")
+_NOT_CONDITIONS = ("slices", "comparisons", "errors")
+"""Of an analysis: what is shown of it, and a rule that stands in the suite's section once it is settled."""
 _ARM = ("reference", "role", "profile", "options", "replan_interval", "contract", "adapters", "registration")
 
 
@@ -60,7 +66,9 @@ class SideBySide:
 
     ``differences``: what is registered differently; any makes the two incomparable. ``environment``: what differs
     below: harness, packages, machine. ``same_seeds``: whether the same lock gave both their seeds. ``paired``: arms
-    against each other, trial by trial, where they may be compared.
+    against each other, trial by trial, where they may be compared. ``exploratory``: what the rules of the registered
+    analysis say of those pairs that are not one and the same arm; no such comparison was registered, so it licenses
+    nothing. Its arms are named ``arm (A)`` and ``arm (B)``; ``unit``: what was drawn.
     """
 
     folder_a: str
@@ -73,6 +81,8 @@ class SideBySide:
     same_seeds: bool
     arms: tuple[ArmPair, ...]
     paired: tuple[PairedCounts, ...]
+    exploratory: tuple[Comparison, ...]
+    unit: str
 
     @property
     def comparable(self) -> bool:
@@ -132,6 +142,8 @@ def _side_by_side(a: _Side, other: CampaignView) -> SideBySide:
     differences = conditions_that_differ(a.view.lock_document, b.view.lock_document)
     names = dict.fromkeys([*a.analysed, *b.analysed])
     arms = tuple(_arm_pair(name, a, b, comparable=not differences) for name in names)
+    changed = {pair.arm for pair in arms if pair.identity}
+    paired = () if differences else tuple(_paired(a, b))
     return SideBySide(
         folder_a=str(a.view.folder),
         folder_b=str(b.view.folder),
@@ -142,7 +154,9 @@ def _side_by_side(a: _Side, other: CampaignView) -> SideBySide:
         environment=_differences(*({key: side.view.lock_document[key] for key in _ENVIRONMENT} for side in (a, b))),
         same_seeds=a.view.lock_sha256 == b.view.lock_sha256,
         arms=arms,
-        paired=() if differences else tuple(_paired(a, b)),
+        paired=paired,
+        exploratory=_exploratory(a, b, [pair for pair in paired if pair.a != pair.b or pair.a in changed]),
+        unit=_plan(a.view.lock_document).unit,
     )
 
 
@@ -169,7 +183,7 @@ def _paired(a: _Side, b: _Side) -> Iterable[PairedCounts]:
 
     An arm without a rate, such as one that was halted, is no side of a pair.
     """
-    denominator = a.view.lock_document["protocol"]["analysis"]["denominator"]  # of both, or they are not compared
+    denominator = _plan(a.view.lock_document).denominator  # of both, or they are not compared
     fit_a, fit_b = ([name for name, arm in side.analysed.items() if arm.state != "ERROR"] for side in (a, b))
     for name in fit_a:
         if name in fit_b:
@@ -181,22 +195,48 @@ def _paired(a: _Side, b: _Side) -> Iterable[PairedCounts]:
             yield count_pairs(a.outcomes[one], b.outcomes[other], a=one, b=other, denominator=denominator)
 
 
+def _exploratory(a: _Side, b: _Side, pairs: Sequence[PairedCounts]) -> tuple[Comparison, ...]:
+    """Return what the registered rules say of arms across campaigns, with as many draws as so many pairs need."""
+    named = [(f"{pair.a} (A)", f"{pair.b} (B)") for pair in pairs]
+    plan = _plan(a.view.lock_document).model_copy(update={"comparisons": tuple(named)})
+    plan = plan.model_copy(update={"draws": max(plan.draws, plan.draws_needed)})
+    outcomes: dict[str, Sequence[Outcome]] = {}
+    arms: dict[str, ArmAnalysis] = {}
+    for pair, names in zip(pairs, named, strict=True):
+        for side, arm, name in ((a, pair.a, names[0]), (b, pair.b, names[1])):
+            outcomes[name] = side.outcomes[arm]
+            arms[name] = replace(side.analysed[arm], arm=name)
+    seen = {
+        names: (f"profile: {a.locked[pair.a]['profile']} against {b.locked[pair.b]['profile']}",)
+        for pair, names in zip(pairs, named, strict=True)
+        if a.locked[pair.a]["profile"] != b.locked[pair.b]["profile"]
+    }
+    hz = a.view.lock_document["suite"]["action"]["control_hz"]
+    return compare_arms(outcomes, arms, plan=plan, control_hz=hz, apart=seen)[0]
+
+
+def _plan(lock: Mapping[str, Any]) -> AnalysisPlan:
+    return AnalysisPlan.model_validate_json(json.dumps(lock["protocol"]["analysis"]))
+
+
 def conditions_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return what two locks register differently about what was measured and how: any makes them incomparable.
 
-    Not looked at: names, questions, claims and arms, the order of the trials, which intervals and tables are wanted,
-    and how much was recorded.
+    Not looked at: names, questions, claims and arms, the order of the trials, which tables are wanted and which arms
+    compared, and how much was recorded.
     """
     return _differences(_conditions(a), _conditions(b))
 
 
 def _conditions(lock: Mapping[str, Any]) -> dict[str, Any]:
-    protocol = lock["protocol"]
+    protocol, plan = lock["protocol"], _plan(lock)
     return {
         "suite": {**{key: lock["suite"][key] for key in _SUITE}, "plan": protocol["suite"]["plan"]},
         "repeats": protocol["suite"]["repeats"],
         "budgets": protocol["budgets"],
-        "denominator": protocol["analysis"]["denominator"],
+        "analysis": {
+            name: value for name, value in plan.model_dump(mode="json").items() if name not in _NOT_CONDITIONS
+        },
         "simulator": lock["simulator"],
     }
 

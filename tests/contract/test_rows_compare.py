@@ -87,6 +87,13 @@ def toy_lock(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         ("protocol/budgets/max_calls", 9),
         ("protocol/suite/plan", "fast"),
         ("protocol/analysis/denominator", "valid"),
+        ("protocol/analysis/unit", "episode"),
+        ("protocol/analysis/draws", 4000),
+        ("protocol/analysis/seed", 3),
+        ("protocol/analysis/quantile_rule", "linear"),
+        ("protocol/analysis/multiplicity", "none"),
+        ("protocol/analysis/confidence", 0.9),
+        ("protocol/analysis/registered_effect", 0.2),
         ("simulator/name", "another"),
     ],
 )
@@ -105,6 +112,7 @@ def test_row_53_whatever_changes_the_question_makes_another_protocol(
         ("protocol/schedule/seed", 9),
         ("protocol/claims", []),
         ("protocol/analysis/slices", []),
+        ("protocol/analysis/comparisons", [["a", "b"]]),
         ("created_utc", "2020-01-01T00:00:00.000000Z"),
         ("arms", []),
         ("machine/processor", "another"),
@@ -125,7 +133,7 @@ def test_row_53_another_handling_is_refused_and_shown_side_by_side(campaign: Cal
     assert {d.path for d in found.differences} == {"budgets.invalid_action_handling", "budgets.max_calls"}
     assert found.arms[0].repetition is None and found.arms[0].a is not None and found.arms[0].b is not None
     done = cli("compare", first, second)
-    assert done.returncode == 1 and "Refused: different protocol" in done.stdout
+    assert done.returncode == 1 and "NOT_COMPARABLE: different protocol" in done.stdout
     assert "terminal against feedback" in done.stdout and done.stdout.count("mine") >= 2
 
 
@@ -165,7 +173,7 @@ def stumbling(*episodes: int) -> str:
     return STUMBLES.replace("WHEN", str(set(episodes)))
 
 
-def test_the_trials_of_two_checkpoints_are_counted_in_pairs_and_no_estimate_is_made(
+def test_the_trials_of_two_checkpoints_are_counted_in_pairs_and_a_verdict_on_them_is_exploratory(
     campaign: Callable[..., Path],
 ) -> None:
     old = campaign("old", stumbling(1, 2), edits=MANIFEST)
@@ -176,7 +184,25 @@ def test_the_trials_of_two_checkpoints_are_counted_in_pairs_and_no_estimate_is_m
     assert (pair.both, pair.only_a, pair.only_b, pair.neither) == (3, 1, 1, 1)
     done = cli("compare", old, new)
     assert done.returncode == 0 and "Trial by trial" in done.stdout
-    assert "no estimate and no verdict" in " ".join(done.stdout.split())
+    text = " ".join(done.stdout.split())
+    assert "a verdict on them is exploratory" in text and "registered nowhere" in text
+    (verdict,) = found.exploratory
+    assert (verdict.a, verdict.b, verdict.verdict) == ("mine (A)", "mine (B)", "NOT_DISTINGUISHED")
+    assert verdict.underpowered is True and verdict.not_better == ("few_families",)
+    assert "NOT_DISTINGUISHED: these trials do not tell mine (A) from mine (B)." in text and "McNemar" not in text
+
+
+def test_the_same_arm_twice_gets_no_verdict_on_itself(campaign: Callable[..., Path]) -> None:
+    (found,) = api.compare(campaign("one", SCRIPTED), campaign("two", SCRIPTED, edits={"seed = 1": "seed = 2"}))
+    assert len(found.paired) == 1 and found.exploratory == ()
+
+
+def test_arms_that_see_other_things_are_not_comparable_across_campaigns(campaign: Callable[..., Path]) -> None:
+    first, second = (read_campaign(campaign(name, code)) for name, code in (("one", SCRIPTED), ("two", stumbling(1))))
+    other = edited(second.lock_document, "arms/0/profile", "wrist")
+    ((found,),) = (pair.exploratory for pair in compare_campaigns(first, [replace(second, lock_document=other)]))
+    assert found.verdict == "NOT_COMPARABLE" and found.differs == ("profile: standard against wrist",)
+    assert found.difference is None
 
 
 def test_arms_of_other_names_are_paired_where_each_stands_in_one_campaign_only(campaign: Callable[..., Path]) -> None:

@@ -162,10 +162,11 @@ TEMPLATES: Mapping[str, str] = {
         "What was locked before the first attempt, and what the run wrote. Any change of what was locked is another"
         " lock, and another number."
     ),
-    "compare_refused": "Refused: {reason}. The numbers stand side by side and answer different questions:",
+    "compare_refused": "NOT_COMPARABLE: {reason}. The numbers stand side by side and answer different questions:",
     "compare_paired": (
-        "Counts of trials that were measured in both and began in the same state. No comparison across campaigns was"
-        " registered before them, so there is no estimate and no verdict."
+        "Trials that were counted in both and began in the same state. No comparison across campaigns was registered"
+        " before them: a verdict on them is exploratory, by the rules of the registered analysis, and licenses no"
+        " claim."
     ),
     "compare_environment": "Below the protocol these differ; look here first when numbers do not agree:",
     "compare_one_side": "{arm} stands in one campaign only.",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from trialplate.cli.output import BLOCKED, NO, YES, emit, finding_lines, plain, progress_bar, say, table
+from trialplate.cli.verdicts import show_verdicts
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -113,7 +114,7 @@ def score(campaign: Path, /, *, json: Json = False) -> int:
 
 
 def analyse(campaign: Path, /, *, json: Json = False) -> int:
-    """Do the registered analysis. Writes analysis.json.
+    """Do the registered analysis, with a verdict on each registered comparison. Writes analysis.json.
 
     Parameters
     ----------
@@ -125,11 +126,13 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
     from trialplate import exam
     from trialplate.claims.wording import sentence
 
-    document = exam.analyse_campaign(campaign).document()
+    analysis = exam.analyse_campaign(campaign)
+    document = analysis.document()
     exploratory = [arm["arm"] for arm in document["arms"] if arm["state"] == "EXPLORATORY"]
 
     def text() -> None:
         table("Success", RATE_HEADER, rate_rows(document))
+        show_verdicts(analysis.comparisons, unit=analysis.plan.unit, title="Registered comparisons")
         if exploratory:
             print(plain("EXPLORATORY " + sentence("warn_exploratory", arms=", ".join(exploratory))))
 

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from trialplate.cli.output import NO, YES, emit, plain, table
 from trialplate.cli.typed_counts import is_typed
+from trialplate.cli.verdicts import show_verdicts
 from trialplate.errors import UsageError
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
@@ -88,8 +89,9 @@ def compare_folders(first: Path, second: Path, /, *more: Path, json: bool) -> in
     documents = [pair.document() for pair in found]
 
     def text() -> None:
-        for document in documents:
+        for pair, document in zip(found, documents, strict=True):
             show(document)
+            show_verdicts(pair.exploratory, unit=pair.unit, title="Exploratory, registered nowhere")
 
     emit(
         {"schema": SCHEMA, "comparable": comparable, "flags": flags, "campaigns": documents}, as_json=json, text=text

@@ -32,10 +32,12 @@ def compare_arms(
     *,
     plan: AnalysisPlan,
     control_hz: float | None,
+    apart: Mapping[Pair, Sequence[str]] | None = None,
 ) -> tuple[tuple[Comparison, ...], Resampling | None]:
     """Return the registered comparisons in order, and how their units were drawn (None without a comparison).
 
-    ``outcomes``, ``arms``: by name; ``control_hz``: control steps in a second, None where unknown.
+    ``outcomes``, ``arms``: by name; ``control_hz``: control steps in a second, None where unknown. ``apart``: what
+    else the caller knows to differ between the arms of a pair, which makes it incomparable.
     """
     pairs = plan.comparisons
     if not pairs:
@@ -44,10 +46,12 @@ def compare_arms(
     totals = arm_totals({name: outcomes[name] for name in compared}, plan=plan, control_hz=control_hz)
     evidence, drawn = family_evidence(totals, pairs, plan)
     tables = {(a, b): pair_table(outcomes[a], outcomes[b], denominator=plan.denominator) for a, b in pairs}
-    reasons = {(a, b): _reason(arms[a], arms[b], tables[a, b]) for a, b in pairs}
+    known = apart or {}
+    reasons = {(a, b): _reason(arms[a], arms[b], tables[a, b], known.get((a, b), ())) for a, b in pairs}
     made = [_estimate(pair, tables[pair], evidence.get(pair), reasons[pair], plan) for pair in pairs]
     corrected = _corrected(made, plan)
-    return tuple(_decided(one, arms[one.a], arms[one.b], plan) for one in corrected), drawn
+    decided = (_decided(one, arms[one.a], arms[one.b], plan) for one in corrected)
+    return tuple(replace(one, differs=(*known.get((one.a, one.b), ()), *one.differs)) for one in decided), drawn
 
 
 def superiority(
@@ -93,10 +97,10 @@ def pair_blockers(comparison: Comparison, claimed: ArmAnalysis, other: ArmAnalys
     return against
 
 
-def _reason(a: ArmAnalysis, b: ArmAnalysis, table: PairTable) -> str | None:
+def _reason(a: ArmAnalysis, b: ArmAnalysis, table: PairTable, apart: Sequence[str]) -> str | None:
     if "ERROR" in (a.state, b.state):
         return "artifact_error"
-    if table.unequal_starts:
+    if table.unequal_starts or apart:
         return "not_comparable"
     return None if table.pairs else "no_pairs"
 

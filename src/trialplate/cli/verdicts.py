@@ -1,0 +1,47 @@
+"""Comparisons of arms for people: a table that fits 80 columns, and each verdict in its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trialplate.cli.output import plain, table
+
+if TYPE_CHECKING:
+    from trialplate.scoring.comparisons import Comparison
+
+HEADER = ("A", "B", "verdict", "points", "interval", "p", "pairs")
+
+
+def show_verdicts(pairs: Sequence[Comparison], *, unit: str, title: str) -> None:
+    """Print the interval and the test that decide, over the registered unit, and what else there is to say."""
+    from trialplate.claims.sentences import verdict_sentence
+
+    if not pairs:
+        return
+    table(title, HEADER, [_cells(pair, unit) for pair in pairs])
+    for pair in pairs:
+        print(plain(verdict_sentence(pair, unit=unit)))
+
+
+def _cells(pair: Comparison, unit: str) -> tuple[str, ...]:
+    from trialplate.claims import wording
+
+    found = pair.families
+    difference, low, high, p = (
+        (pair.difference, pair.low, pair.high, pair.adjusted_p)
+        if unit == "episode"
+        else (found.difference, found.low, found.high, found.adjusted_p)
+    )
+    ends = "–"
+    if low is not None and high is not None:
+        ends = f"{wording.points(low, rounding='down')} to {wording.points(high, rounding='up')}"
+    return (
+        pair.a,
+        pair.b,
+        pair.verdict,
+        "–" if difference is None else wording.points(difference),
+        ends,
+        "–" if p is None else wording.p_value(p),
+        str(pair.pairs),
+    )
