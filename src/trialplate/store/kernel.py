@@ -194,8 +194,11 @@ class SystemKernel:
         if handle is not None:
             os.close(handle)
 
-    def _place(self, path: Path) -> tuple[Path, int | None]:
+    def _place(self, path: Path) -> tuple[Path | str, int | None]:
         for folder, handle in self._anchors.items():
+            text, above = str(path), f"{folder}/"
+            if text.startswith(above):  # what nearly every call asks for, in a tenth of the time
+                return text[len(above) :], handle
             if path.is_relative_to(folder):
                 return path.relative_to(folder), handle
         return path, None
