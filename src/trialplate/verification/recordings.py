@@ -1,0 +1,189 @@
+"""Everything that a check wants of the recordings of a campaign, from one reading of each.
+
+To read a recording costs more than all that is computed from it. So row and trace of an attempt are read once, and
+whatever looks at them does so then: digests, the rules for rows, the score, the times of calls. Attempts have nothing
+to do with each other, so several processes may share them; the findings are the same for any number.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from trialplate.coherence import RowRules
+from trialplate.errors import EvidenceError, HarnessFault, TrialplateError
+from trialplate.record import Column, Outcome, Row, Trace
+from trialplate.registry import load_suite
+from trialplate.result_identity import trace_times_us
+from trialplate.store.attempts import Look, look
+from trialplate.store.findings import Finding
+from trialplate.store.folder import CAPS, Folder
+from trialplate.store.progress import Attempt
+from trialplate.store.survey import Survey
+from trialplate.store.view import read_row_trace
+from trialplate.verification.locked import locked_findings
+from trialplate.verification.outcomes import Scorer
+
+GROUP = 32
+"""Attempts that a worker takes at once."""
+GROUPS_WORTH_A_WORKER = 4
+"""Fewer are read sooner than a process has started."""
+Key = tuple[str, int]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one attempt gave. ``findings``: of its files; ``row``: None when it cannot be used.
+
+    ``compared``: where the row differs from what it must agree with; ``outcome``; ``times_us`` of its calls. A text
+    in their place says why there are none.
+    """
+
+    findings: tuple[Finding, ...]
+    row: Row | None
+    compared: tuple[Finding, ...] | str = ()
+    outcome: Outcome | str = ""
+    times_us: Sequence[int] | str = ()
+
+
+class Recordings:
+    """The recordings of one campaign folder; ``look`` reads them, and then everything can be asked for.
+
+    Asked for what an attempt did not give, the methods raise the EvidenceError that kept it from giving it.
+    """
+
+    def __init__(self, folder: Path, *, workers: int = 1) -> None:
+        self._folder, self._workers = folder, workers
+        self._readings: dict[Key, Reading] = {}
+
+    def look(self, seen: Survey, columns: tuple[Column, ...] | None) -> Iterator[tuple[Finding, ...]]:
+        """Read every ended attempt and yield what was found in its files, in the order of the schedule."""
+        reader = Reader.of(self._folder, seen, columns)
+        groups = [seen.ended[start : start + GROUP] for start in range(0, len(seen.ended), GROUP)]
+        for attempts, readings in zip(groups, _everywhere(reader, groups, workers=self._workers), strict=True):
+            for attempt, reading in zip(attempts, readings, strict=True):
+                self._readings[attempt.key] = replace(reading, findings=())
+                yield reading.findings
+
+    def rows(self) -> Mapping[Key, Row]:
+        """Return the rows that nothing is wrong with."""
+        return {key: reading.row for key, reading in self._readings.items() if reading.row is not None}
+
+    def compared(self, row: Row) -> tuple[Finding, ...]:
+        """Return where a row differs from what it must agree with."""
+        return _given(self._readings[row.trial_id, row.attempt].compared)
+
+    def outcome(self, row: Row) -> Outcome:
+        """Return what an attempt is worth."""
+        return _given(self._readings[row.trial_id, row.attempt].outcome)
+
+    def times_us(self, row: Row) -> Sequence[int]:
+        """Return how long the calls of an attempt took."""
+        return _given(self._readings[row.trial_id, row.attempt].times_us)
+
+
+def _given(value: T | str) -> T:
+    if isinstance(value, str):
+        raise EvidenceError(value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads attempts of one campaign. ``rules`` and ``scorer`` are None where lock or suite give none."""
+
+    folder: Path
+    run_id: str | None
+    columns: tuple[Column, ...] | None
+    rules: RowRules | None
+    scorer: Scorer | None
+
+    @classmethod
+    def of(cls, folder: Path, seen: Survey, columns: tuple[Column, ...] | None) -> Reader:
+        """Return the reader of a campaign; what is wrong with its lock is told elsewhere."""
+        if locked_findings(seen.lock_document):
+            return cls(folder, seen.run_id, columns, None, None)
+        try:
+            rules = RowRules(seen, load_suite(seen.lock_document["suite"]["name"]))
+        except TrialplateError:
+            rules = None
+        return cls(folder, seen.run_id, columns, rules, Scorer(seen.lock_document))
+
+    def read(self, attempts: Sequence[Attempt]) -> list[Reading]:
+        """Read a few attempts, one after the other."""
+        with Folder(self.folder) as folder:
+            return [self._read(folder, attempt) for attempt in attempts]
+
+    def _read(self, folder: Folder, attempt: Attempt) -> Reading:
+        seen = look(folder, attempt, run_id=self.run_id, columns=self.columns, caps=CAPS)
+        row = seen.row
+        if row is None or row.run_id != self.run_id:
+            return Reading(seen.findings, None)
+        return Reading(
+            seen.findings, row, self._compared(folder, row, seen), self._outcome(folder, row, seen),
+            self._times_us(folder, row, seen),
+        )  # fmt: skip
+
+    def _trace(self, folder: Folder, row: Row, seen: Look) -> Trace:
+        """Return the trace that was read, or raise again what is wrong with it."""
+        return seen.trace if seen.trace is not None else read_row_trace(folder, row, columns=self.columns)
+
+    def _compared(self, folder: Folder, row: Row, seen: Look) -> tuple[Finding, ...] | str:
+        if self.rules is None:
+            return ()
+        try:
+            return tuple(self.rules.findings(row, lambda: self._trace(folder, row, seen)))
+        except EvidenceError as error:
+            return error.message
+
+    def _outcome(self, folder: Folder, row: Row, seen: Look) -> Outcome | str:
+        if self.scorer is None:
+            return "the lock cannot be read"
+        try:
+            return self.scorer.score(row, self._trace(folder, row, seen) if row.trace is not None else None)
+        except EvidenceError as error:
+            return error.message
+
+    def _times_us(self, folder: Folder, row: Row, seen: Look) -> Sequence[int] | str:
+        try:
+            return trace_times_us(self._trace(folder, row, seen)) if row.trace is not None else ()
+        except EvidenceError as error:
+            return error.message
+
+
+# -- in which process --------------------------------------------------------------------------------------------
+
+
+def _everywhere(reader: Reader, groups: Sequence[Sequence[Attempt]], *, workers: int) -> Iterator[list[Reading]]:
+    workers = min(workers, len(groups) // GROUPS_WORTH_A_WORKER)
+    if workers <= 1:
+        yield from map(reader.read, groups)
+        return
+    spawn = multiprocessing.get_context("spawn")  # fork after a GL context exists hangs the child
+    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_begin, initargs=(reader,))
+    try:
+        yield from pool.map(_read_group, groups)
+    except BrokenProcessPool:
+        raise HarnessFault(
+            "a worker of the check died; the evidence says nothing about it. Try again with fewer --workers",
+            code="worker_lost",
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_HERE: list[Reader] = []  # the one reader of a worker process
+
+
+def _begin(reader: Reader) -> None:
+    _HERE.append(reader)
+
+
+def _read_group(attempts: Sequence[Attempt]) -> list[Reading]:
+    return _HERE[0].read(attempts)
