@@ -85,7 +85,7 @@ def test_the_sealed_analysis_holds_verdict_draws_and_what_could_have_been_found(
         lambda d: d["plan"].update(draws=4000),
         lambda d: d.update(comparisons=[]),
     ],
-    ids="verdict flag reasons bound p families power pairs seed stream plan none".split(),
+    ids=["verdict", "flag", "reasons", "bound", "p", "families", "power", "pairs", "seed", "stream", "plan", "none"],
 )
 def test_an_edited_comparison_is_not_reproduced(bundle: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     edit(bundle / "analysis.json", lambda document: change(document) and None)
