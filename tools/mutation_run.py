@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "evidence"))
 
-from mutants import SMALL_BYTES, bit_digests, bit_flips, bit_mutant, every  # noqa: E402
+from mutants import SMALL_BYTES, bit_digests, bit_flips, bit_mutant, drawn, every  # noqa: E402
 from mutation import STRENGTHS, Trial, keys, read, remembering  # noqa: E402
 
 from sealed import make_campaign, make_golden  # noqa: E402
@@ -33,6 +33,8 @@ def main() -> int:
     parser.add_argument("--share", default="0/1", metavar="K/N", help="every N-th mutant, from the K-th on")
     parser.add_argument("--strength", action="append", choices=STRENGTHS, help="only this one (repeat for more)")
     parser.add_argument("--family", action="append", help="only mutants of this family (repeat for more)")
+    parser.add_argument("--each", type=int, metavar="N", help="at most N of every kind; without it all")
+    parser.add_argument("--only", metavar="TEXT", help="only mutants whose name holds this text")
     parser.add_argument("--bits", type=int, default=10, metavar="N", help="single bits of each file")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after that time")
@@ -54,8 +56,10 @@ def main() -> int:
             for path, listed in bits.items()
             for bit in draw.sample(listed, min(given.bits, len(listed)))
         ]
-        mutants += every(trial.files, other)
+        others = every(trial.files, other)
+        mutants += drawn(others, draw, each=given.each) if given.each else others
         mutants = [mutant for mutant in mutants if mutant.family in (given.family or [mutant.family])]
+        mutants = [mutant for mutant in mutants if not given.only or given.only in mutant.name]
         draw.shuffle(mutants)
         chosen = list(islice(mutants, first, None, step))
         print(f"{len(trial.files)} files, {len(mutants)} mutants, {len(chosen)} chosen", flush=True)

@@ -25,6 +25,8 @@ from trialplate.errors import CanonicalError
 JsonValue = Any
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
+MAX_COMMAS = 1_000_000
+"""Commas in a stored document, which bound the values in it: a schedule of 100,000 trials has half as many."""
 MAX_DEPTH = 64
 MAX_SAFE_INTEGER = 2**53 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -258,6 +260,8 @@ def read_stored(data: bytes, *, limit_bytes: int = MAX_DOCUMENT_BYTES) -> JsonVa
     Most are read by a quick reader, which takes only what the careful one would take as well; where it takes one not,
     the careful one says why.
     """
+    if len(data) <= MAX_DOCUMENT_BYTES and data.count(b",") > MAX_COMMAS:
+        raise CanonicalError("size", f"more than {MAX_COMMAS} values; small ones take much memory")
     if len(data) <= limit_bytes and _is_quick(data):
         try:
             value = _QUICK_READER.decode(data)

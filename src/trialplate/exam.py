@@ -8,13 +8,13 @@ Source: fair pick-and-place protocol, section 6.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from trialplate import api
-from trialplate.canonical import MAX_DOCUMENT_BYTES, canonical_json
+from trialplate.canonical import canonical_json
 from trialplate.claims.gate import Claim
 from trialplate.errors import UsageError
 from trialplate.held_out import holdout_findings
@@ -25,17 +25,15 @@ from trialplate.replaying import replay as replay_view
 from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.store.bundle import QUALIFICATION, QUALIFICATION_SUMMARY, document_findings
+from trialplate.store.bundle import QUALIFICATION
 from trialplate.store.campaign import write_derived
-from trialplate.store.container import UNLISTED, check_container, is_bundle
+from trialplate.store.container import is_bundle
 from trialplate.store.expected import Expected, expected_findings
 from trialplate.store.findings import Finding, exit_code, ordered
-from trialplate.store.folder import Folder
 from trialplate.store.fsio import Disk, publish_new
 from trialplate.store.holdouts import read_ledger
-from trialplate.store.layout import ROWS
-from trialplate.store.models import MODELS, model_findings, weight_findings
-from trialplate.store.view import MAX_JOURNAL_BYTES, CampaignView, read_campaign
+from trialplate.store.models import weight_findings
+from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification import (
     Verdict,
     analyse_document,
@@ -43,6 +41,7 @@ from trialplate.verification import (
     claims_bytes,
     verify_campaign,
 )
+from trialplate.verification.bundle import verify_bundle
 from trialplate.verification.qualification import (
     SUMMARY,
     Check,
@@ -51,7 +50,6 @@ from trialplate.verification.qualification import (
     exam_runs,
     examine,
     qualification_blockers,
-    qualification_findings,
 )
 from trialplate.verification.replay_audit import audit_controls
 
@@ -154,10 +152,11 @@ def verify(
     """Check a campaign, with ``qualification`` also the raw controls that its claims lean on; or a sealed bundle.
 
     ``expected``: digests that were kept elsewhere, and keys whose signatures count.
-    ``replay``: simulate that many attempts again, or all of them; ``beacon``, ``workers``: see
-    :func:`trialplate.replaying.replay`. The audited attempts of raw controls are then simulated again as well.
+    ``replay``: simulate that many attempts again, or all of them; ``beacon``: see ``trialplate.replaying.replay``.
+    The audited attempts of raw controls are then simulated again as well. ``workers``: processes that read recordings
+    and replay; above one they are spawned, so a script needs its main guard.
     """
-    verdict = _verify(Path(campaign), qualification, expected or Expected())
+    verdict = _verify(Path(campaign), qualification, expected or Expected(), workers)
     if replay is None or verdict.view is None:
         return verdict
     episodes = None if replay == "all" else replay
@@ -170,16 +169,18 @@ def verify(
     return verdict.with_replay(done)
 
 
-def _verify(folder: Path, qualification: Path | None, expected: Expected) -> Verdict:
+def _verify(folder: Path, qualification: Path | None, expected: Expected, workers: int) -> Verdict:
     if is_bundle(folder):
-        verdict = _verify_bundle(folder, expected)
+        verdict = verify_bundle(folder, trust=expected.trust, workers=workers)
     elif expected.trust is not None:
         raise UsageError(f"{folder} is no bundle: only a sealed campaign can be signed. Seal it, or leave --keys out")
     elif qualification is None:
-        verdict = verify_campaign(folder)
+        verdict = verify_campaign(folder, workers=workers)
     else:
-        document = read_campaign(folder).lock_document
-        verdict = verify_campaign(folder, qualified=qualification_blockers(document, qualification) == [])
+        verdict = verify_campaign(folder, workers=workers)
+        if verdict.view is not None:
+            qualified = qualification_blockers(verdict.view.lock_document, qualification) == []
+            verdict = verify_campaign(folder, qualified=qualified, workers=workers)
     brought = [*expected_findings(folder, expected), *_brought_findings(verdict.view, expected)]
     findings = ordered([*verdict.findings, *brought])
     assurances = (*verdict.assurances, *expected.assurances)
@@ -196,48 +197,6 @@ def _brought_findings(view: CampaignView | None, expected: Expected) -> list[Fin
     if expected.holdouts is not None:
         found += holdout_findings(read_ledger(expected.holdouts), view.lock_document, view.lock_sha256)
     return found
-
-
-def _verify_bundle(folder: Path, expected: Expected) -> Verdict:
-    """Check a sealed bundle: its outside, its campaign, and the raw controls that it holds."""
-    container = check_container(folder, trust=expected.trust)
-    listed = container.manifest.by_path() if container.manifest else {}
-    verdict = verify_campaign(folder)
-    findings = [*container.findings, *_of_campaign(verdict.findings, listed)]
-    said = verdict.qualification
-    view = verdict.view
-    if view and container.document and container.manifest and ROWS in container.digests:
-        with Folder(folder) as opened:
-            rows = opened.read(ROWS, limit_bytes=MAX_JOURNAL_BYTES)
-        findings += document_findings(container.document, view, rows=rows, manifest=container.manifest)
-    if view is not None:
-        with Folder(folder) as opened:
-            models = {
-                path: opened.read(path, limit_bytes=MAX_DOCUMENT_BYTES)
-                for path in container.digests
-                if path.startswith(f"{MODELS}/")
-            }
-        findings += model_findings(models, view.lock_document)
-    if view is not None and QUALIFICATION_SUMMARY in listed:
-        wrong = qualification_findings(folder / QUALIFICATION, view.lock_document, prefix=f"{QUALIFICATION}/")
-        findings = [item for item in findings if item.code != "qualification_missing"] + list(wrong)
-        said = "does not hold for this harness" if wrong else "holds: recomputed from the raw controls"
-    listed_findings = ordered(findings)
-    signed = (f"signed by {', '.join(container.signed_by)}",) if container.signed_by else ()
-    return replace(
-        verdict,
-        findings=listed_findings,
-        exit_code=exit_code(listed_findings),
-        qualification=said,
-        assurances=signed,
-    )
-
-
-def _of_campaign(findings: Iterable[Finding], listed: Iterable[str]) -> Iterator[Finding]:
-    """Leave out that files of a bundle lie beside those of its campaign: the manifest accounts for them."""
-    paths = set(listed)
-    sealed = {*paths, *UNLISTED, *(f"{parent}/" for path in paths for parent in PurePosixPath(path).parents)}
-    yield from (item for item in findings if item.code != "file_extra" or item.path not in sealed)
 
 
 def _control_protocol(suite: Suite, control: str) -> Protocol:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sealed import UNLISTED, _members, sha256
@@ -22,17 +25,31 @@ Files = Mapping[str, bytes]
 Changes = Mapping[str, bytes | None]
 SMALL_BYTES = 64 * 1024
 SEEDED_BITS = 2000
+_VARIES = re.compile(r"/\d{6}-\d+(?=/)")
+_NUMBERS = re.compile(r"line [0-9]+ ?|/[0-9]+(?=/| |$)|-[0-9]+(?=.json)|byte [0-9]+")
+_NAMED = ("harness_files", "distributions", "terminations", "digests", "profiles_sha256", "fault_table")
+"""Objects whose members are of one kind."""
 ONE = "\x7fone\x7f"
 """Stands for the text ``1.0``, which no canonical writer writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change. ``family``: the generator; ``name``: which file and what was done to it."""
+    """One change. ``family``: the generator; ``name``: which file and what was done to it; ``make``: does it."""
 
     family: str
     name: str
-    changes: Changes
+    make: Callable[[], Changes]
+
+    @property
+    def changes(self) -> Changes:
+        """Path -> new content, None where the file is gone."""
+        return self.make()
+
+
+def of(family: str, name: str, changes: Changes) -> Mutant:
+    """Return the mutant of changes that are there already."""
+    return Mutant(family, name, lambda: changes)
 
 
 def is_text(path: str) -> bool:
@@ -60,7 +77,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 def bit_mutant(files: Files, path: str, bit: int) -> Mutant:
     """Return the mutant of one flipped bit."""
-    return Mutant("bit", f"{path} bit {bit}", {path: flipped(files[path], bit)})
+    return Mutant("bit", f"{path} bit {bit}", lambda: {path: flipped(files[path], bit)})
 
 
 def bit_digests(data: bytes) -> Iterator[bytes]:
@@ -82,7 +99,7 @@ def sampled(files: Files, other: Files, *, seed: int, each: int) -> list[Mutant]
     """Return ``each`` mutants of every family, among them one that lies in a control run."""
     draw = random.Random(seed)
     families: dict[str, list[Mutant]] = {}
-    for mutant in every(files, other):
+    for mutant in drawn(every(files, other), draw, each=1):
         families.setdefault(mutant.family, []).append(mutant)
     flips = list(bit_flips(files, seed=seed))
     chosen = [bit_mutant(files, *draw.choice(flips)) for _ in range(each)]
@@ -91,6 +108,28 @@ def sampled(files: Files, other: Files, *, seed: int, each: int) -> list[Mutant]
         own = [mutant for mutant in listed if not mutant.name.startswith("qualification/")]
         chosen += [*own[: max(1, each - 1)], *[mutant for mutant in listed if mutant not in own][:1]][:each]
     return chosen
+
+
+def drawn(mutants: Iterable[Mutant], draw: random.Random, *, each: int) -> list[Mutant]:
+    """Return at most ``each`` mutants of every kind, all with the same chance; no more are held at a time."""
+    kinds: dict[str, list[Mutant]] = {}
+    seen: Counter[str] = Counter()
+    for mutant in mutants:
+        kind = kind_of(mutant)
+        listed = kinds.setdefault(kind, [])
+        seen[kind] += 1
+        if len(listed) < each:
+            listed.append(mutant)
+        elif (place := draw.randrange(seen[kind])) < each:
+            listed[place] = mutant
+    return [mutant for listed in kinds.values() for mutant in listed]
+
+
+def kind_of(mutant: Mutant) -> str:
+    """Name what a mutant does and to what, without the numbers of attempts, lines, items and names that vary."""
+    name = re.sub(r"qualification/[a-z]+(-\d)?/", "control ", _VARIES.sub("/*", mutant.name))
+    name = re.sub(rf"({'|'.join(_NAMED)})/\S+", r"\1/*", name)
+    return f"{mutant.family}: {_NUMBERS.sub('', name)}".rstrip()
 
 
 def every(files: Files, other: Files) -> Iterator[Mutant]:
@@ -108,7 +147,13 @@ def cuts(files: Files) -> Iterator[Mutant]:
         if path.endswith(".jsonl"):
             lines = [n for n, byte in enumerate(data) if byte == 10]
             at |= {n + step for n in lines for step in (0, 1, 2)}
-        yield from (Mutant("cut", f"{path} cut to {n}", {path: data[:n]}) for n in sorted(at) if 0 <= n < size)
+        for n in sorted(at):
+            if 0 <= n < size:
+                yield Mutant("cut", f"{path} behind byte {n}", partial(_cut, path, data, n))
+
+
+def _cut(path: str, data: bytes, size: int) -> Changes:
+    return {path: data[:size]}
 
 
 def whole_files(files: Files, other: Files) -> Iterator[Mutant]:
@@ -117,18 +162,18 @@ def whole_files(files: Files, other: Files) -> Iterator[Mutant]:
     for place, path in enumerate(names):
         data, folder = files[path], path.rpartition("/")[0]
         beside = f"{folder}/" if folder else ""
-        yield Mutant("delete", path, {path: None})
-        yield Mutant("add", f"beside {path}", {f"{beside}added-{place}.json": b"{}"})
-        yield Mutant("add", f"copy of {path}", {f"{path}.copy": data})
-        yield Mutant("empty", path, {path: b""})
-        yield Mutant("rename", path, {path: None, f"{beside}renamed-{path.rpartition('/')[2]}": data})
-        yield Mutant("double", path, {path: data + data})
+        yield of("delete", path, {path: None})
+        yield of("add", f"beside {path}", {f"{beside}added-{place}.json": b"{}"})
+        yield of("add", f"copy of {path}", {f"{path}.copy": data})
+        yield of("empty", path, {path: b""})
+        yield of("rename", path, {path: None, f"{beside}renamed-{path.rpartition('/')[2]}": data})
+        yield of("double", path, {path: data + data})
         same = [name for name in names if name.rpartition("/")[2] == path.rpartition("/")[2] and name != path]
         for name in [*same[:2], names[(place + 1) % len(names)]]:
             if files[name] != data:
-                yield Mutant("swap", f"{path} with {name}", {path: files[name], name: data})
+                yield of("swap", f"{path} with {name}", {path: files[name], name: data})
         if other.get(path, data) != data:
-            yield Mutant("replace", path, {path: other[path]})
+            yield of("replace", path, {path: other[path]})
 
 
 def values(files: Files) -> Iterator[Mutant]:
@@ -136,31 +181,36 @@ def values(files: Files) -> Iterator[Mutant]:
     for path, data in files.items():
         if path.endswith(".json"):
             for family, name, text in edits(json.loads(data)):
-                yield Mutant(family, f"{path} {name}", {path: text})
+                yield Mutant(family, f"{path} {name}", partial(_rewritten, path, [], 0, text))
         elif path.endswith(".jsonl"):
             lines = data.split(b"\n")
             for number, line in enumerate(lines[:-1]):
                 for family, name, text in edits(json.loads(line)):
-                    changed = b"\n".join([*lines[:number], text, *lines[number + 1 :]])
-                    yield Mutant(family, f"{path} line {number} {name}", {path: changed})
+                    name = f"{path} line {number} {name}"
+                    yield Mutant(family, name, partial(_rewritten, path, lines, number, text))
             for family, order in disordered(lines[:-1]):
-                yield Mutant(family, f"{path} lines", {path: b"".join(line + b"\n" for line in order)})
+                yield of(family, f"{path} lines", {path: b"".join(line + b"\n" for line in order)})
 
 
-def edits(document: Any) -> Iterator[tuple[str, str, bytes]]:
-    """Yield (family, place and what, stored text) for each edit of one document."""
+def _rewritten(path: str, lines: list[bytes], number: int, text: Callable[[], bytes]) -> Changes:
+    """Return a file with one of its lines written anew, or the whole of it."""
+    return {path: b"\n".join([*lines[:number], text(), *lines[number + 1 :]])}
+
+
+def edits(document: Any) -> Iterator[tuple[str, str, Callable[[], bytes]]]:
+    """Yield (family, place and what, what writes the stored text) for each edit of one document."""
     for place, holder, key in list(walk(document, "")):
         value = holder[key]
         if isinstance(value, (dict, list)) and value:
             if isinstance(value, list):
                 for family, order in disordered(value):
-                    yield family, place, _with(document, holder, key, order)
+                    yield family, place, partial(_with, document, holder, key, order)
             continue
         for what, new in altered(value):
-            yield "leaf", f"{place} {what}", _with(document, holder, key, new)
-        yield "leaf", f"{place} deleted", _without(document, holder, key)
+            yield "leaf", f"{place} {what}", partial(_with, document, holder, key, new)
+        yield "leaf", f"{place} deleted", partial(_without, document, holder, key)
         if isinstance(holder, dict):
-            yield "leaf", f"{place} sibling", _with(document, holder, f"{key}_too", value)
+            yield "leaf", f"{place} sibling", partial(_with, document, holder, f"{key}_too", value)
 
 
 def altered(value: Any) -> Iterator[tuple[str, Any]]:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from time import perf_counter
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from mutants import Files, Mutant, rechained, rehashed
+from mutants import Files, Mutant, kind_of, rechained, rehashed
 
 from sealed import sha256
 from trialplate import exam, fingerprint
 from trialplate.cli.output import _exit_code
 from trialplate.errors import TrialplateError
+from trialplate.store import traces
 from trialplate.store.findings import STAGE_NAMES, finding
 from trialplate.store.signing import Trust, sign
+from trialplate.store.witness import read_witness
 from trialplate.verification import campaign as campaign_check
 from trialplate.verification import qualification as control_check
 
@@ -37,6 +42,9 @@ BENIGN: Mapping[str, str] = {
     "report.html": "derived text for people, with pictures; only its digest is kept, and that was recomputed",
 }
 """Files of which a rehashed mutant may pass, and why."""
+
+KEPT = ("lock", "root", "head", "bundle id")
+"""What somebody may have kept of the bundle as it was, from the weakest to the strongest."""
 
 
 def keys() -> tuple[bytes, bytes]:
@@ -85,6 +93,19 @@ def ask_second(path: Path) -> Said:
     return Said(said["exit_code"], codes, shared_exit(iter(codes)))
 
 
+def told_by(path: Path, kept: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which of the kept digests a whole bundle contradicts; the verifiers are asked about each by itself."""
+    said = []
+    for name in ("lock", "root"):
+        package = exam.verify(path, expected=exam.Expected(**{name: kept[name]})).exit_code
+        second = SECOND.verify(str(path), **{f"expect_{name}": kept[name]})["exit_code"]
+        assert package == second, f"--expect-{name}: package {package}, second {second}"
+        said += [name] if package == 1 else []
+    if exam.verify(path, expected=exam.Expected(heads=(read_witness(kept["head"]),))).exit_code == 1:
+        said.append("head")
+    return (*said, *(["bundle id"] if path.name != kept["bundle id"] else []))
+
+
 def ask_package(path: Path, *, trust: Trust | None = None) -> Said:
     """Run the package's verifier in this process, with the exit codes of its command."""
     aside: list[Any] = []
@@ -112,8 +133,8 @@ def _coherence_aside(found: list[Any]) -> Iterator[None]:
     """Note what was found by comparison with the installed suite, which the second verifier does not have."""
     inner = campaign_check.coherence_findings
 
-    def noting(view: Any) -> Any:
-        listed = inner(view)
+    def noting(*view: Any) -> Any:
+        listed = inner(*view)
         found.extend(listed)
         return listed
 
@@ -135,8 +156,10 @@ def remembering() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(control_check, "_examined", examined))
-        for name in ("harness", "sources"):
+        for name in ("harness", "harness_files", "sources"):
             stack.enter_context(mock.patch.object(fingerprint, name, _memo(getattr(fingerprint, name))))
+        stack.enter_context(mock.patch.object(traces, "read_trace", lru_cache(500)(traces.read_trace)))
+        stack.enter_context(mock.patch.object(SECOND, "parse", lru_cache(5000)(SECOND.parse)))
         yield
 
 
@@ -213,7 +236,8 @@ class Tally:
     caught: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     benign: Counter[str] = field(default_factory=Counter)
-    coherent: Counter[str] = field(default_factory=Counter)
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)
+    slowest_s: float = 0.0
     missed: list[str] = field(default_factory=list)
     disagreed: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
@@ -230,8 +254,9 @@ class Tally:
                 yield f"{strength:10} {self.tried[strength]:8} tried {self.caught[strength]:8} caught"
         for name, count in sorted(self.benign.items()):
             yield f"benign     {count:8} rehashed mutants of {name}: {BENIGN[name]}"
-        for name, count in sorted(self.coherent.items()):
-            yield f"coherent   {count:8} rewritten as a whole, held by an expected digest only: {name}"
+        for (name, which), count in sorted(self.kept.items()):
+            yield f"kept       {count:8} caught only with a kept digest ({which}): {name}"
+        yield f"slowest    {self.slowest_s:8.2f} s for both verifiers together"
         for what, listed in (("MISSED", self.missed), ("DISAGREED", self.disagreed), ("BROKEN", self.broken)):
             yield f"{what.lower():10} {len(listed):8}"
             yield from (f"{what} {line}" for line in listed[:200])
@@ -247,6 +272,10 @@ class Trial:
         self.golden_id = golden.name
         self.tally = Tally()
         self._trust, self._wrong = Trust((right,)), wrong
+        sealed, head = json.loads(self.files["bundle.json"]), json.loads(self.files["head.json"])
+        witness = f"{head['count']}:{head['head_sha256']}"
+        self._kept = {"lock": sealed["lock_sha256"], "root": sealed["rows"]["root"], "head": witness}
+        self._kept["bundle id"] = self.golden_id
 
     def untouched(self) -> tuple[int, int]:
         """Return what both say about the bundle as it was sealed."""
@@ -256,13 +285,15 @@ class Trial:
     def try_mutant(self, mutant: Mutant, strength: str) -> None:
         """Write a mutant with this strength and ask both about it."""
         whole = self._made(mutant, strength)
-        if whole is None:
-            return
+        if whole is None or whole == self.files:
+            return  # nobody could write it, or what follows from the change is the bundle itself
         name = self.golden_id if strength == "raw" else sha256(whole.get("bundle.json", b""))
         path = self.bench.put(whole, name=name)
         before = self.bench.stamps()
         trust = self._trust if strength == "signed" else None
+        start_s = perf_counter()
         package, second = ask_package(path, trust=trust), ask_second(path)
+        self.tally.slowest_s = max(self.tally.slowest_s, perf_counter() - start_s)
         label = f"{strength} {mutant.family}: {mutant.name}"
         self.tally.tried[strength] += 1
         if self.bench.stamps() != before:
@@ -272,30 +303,31 @@ class Trial:
                 self.tally.broken.append(f"{label}: {who}: {said.crash}")
         if package.crash or second.crash:
             return
-        self._count(mutant, strength, label, package)
+        self._count(mutant, strength, label, package, path=path)
         alarm = second.exit_code != 0 and package.exit_code == 0
         if package.shared != second.shared or alarm:
             said = f"package {package.exit_code} {package.codes[:4]}, second {second.exit_code} {second.codes[:4]}"
             self.tally.disagreed.append(f"{label}: {said}")
 
-    def _count(self, mutant: Mutant, strength: str, label: str, package: Said) -> None:
+    def _count(self, mutant: Mutant, strength: str, label: str, package: Said, *, path: Path) -> None:
         if package.exit_code != 0:
             self.tally.caught[strength] += 1
             self.tally.codes[package.codes[0]] += 1
-        elif strength == "rehashed" and mutant.changes.keys() <= BENIGN.keys():
-            self.tally.benign[next(iter(mutant.changes))] += 1
-        elif strength == "rechained":
-            self.tally.coherent[_kind(mutant)] += 1
+        elif strength == "rehashed" and (paths := mutant.changes.keys()) <= BENIGN.keys():
+            self.tally.benign[next(iter(paths))] += 1
+        elif strength == "rechained" and (told := told_by(path, self._kept)):
+            self.tally.kept[kind_of(mutant), " ".join(told)] += 1
         else:
             self.tally.missed.append(label)
 
     def _made(self, mutant: Mutant, strength: str) -> Files | None:
+        changes = mutant.changes
         if strength == "raw":
-            return {path: data for path, data in {**self.files, **mutant.changes}.items() if data is not None}
+            return {path: data for path, data in {**self.files, **changes}.items() if data is not None}
         if strength == "rechained":
-            rebuilt = rechained(self.files, mutant.changes)
+            rebuilt = rechained(self.files, changes)
             return None if rebuilt is None else rehashed(rebuilt, {})
-        whole = rehashed(self.files, mutant.changes)
+        whole = rehashed(self.files, changes)
         if strength == "signed":
             try:
                 document = exam_document(whole["bundle.json"])
@@ -310,10 +342,3 @@ def exam_document(data: bytes) -> Any:
     from trialplate.store.bundle import parse_bundle
 
     return parse_bundle(data)
-
-
-def _kind(mutant: Mutant) -> str:
-    """Name what a coherent rewrite changed, without the numbers of rows and lines."""
-    path, _, rest = mutant.name.partition(" ")
-    parts = [part for part in (path.rpartition("/")[2], *rest.split("/")) if not part.isdigit()]
-    return f"{mutant.family}: {'/'.join(parts)}"

@@ -68,7 +68,8 @@ def of(kind: Any, names: str, **more: Any) -> dict[str, Any]:
     """Return the shape of an object: these members of this kind, and more.
 
     A kind is a type (``object``: any), a pattern of a text, ``abs`` for a number from 0, a tuple for what may also be
-    null, a list for items of one kind, a shape, or ``{"*": kind}``; a shape with ``...`` has room for other members.
+    null, a list for items of one kind, a shape, or ``{"*": kind}``. A shape with ``...`` has room for other members;
+    one that may be left out is named with a ``?`` before it.
     """
     return {**dict.fromkeys(names.split(), kind), **more}
 
@@ -84,7 +85,34 @@ BUNDLE = of(
     counts=of(abs, "planned attempts", arms={"*": of(abs, "planned attempts", terminations={"*": abs})}),
 )  # fmt: skip
 TRIAL = of(str, "trial_id arm scenario", **of(int, "ordinal repeat"))
-LOCK = of({"*": object}, "protocol harness", created_utc=UTC, arms=[{"*": object}], schedule=[TRIAL], **OPEN)
+SOURCES = of(abs, "files", sha256=HEX)
+TEST = of(str, "column unit op", index=int, limit=float)
+STAGE = of(str, "name meaning attachment", hold_steps=int, when=[TEST], keep=[TEST])
+PART = {
+    **of(str, "name kind mode unit"), "dim": int, **of((str,), "delta_base frame rotation ?bounds_reason"),
+    **of([(float,)], "low high"), "gripper": (of(float, "closed open"),), "?scale": float, "?meaning": str,
+}  # fmt: skip
+COLUMN = of(str, "name unit", dim=abs)
+SUITE = of(
+    str, "name version body instruction errors_rule", **of(HEX, "manifest_sha256 selected_sha256 action_sha256"),
+    sources=SOURCES, action=of(int, "version dim", control_hz=float, components=[PART]), settings={"*": object},
+    chain={"stages": [STAGE], "attached": (str,), "opening": (TEST,), "start_forbidden": [TEST]},
+    columns=[COLUMN], profiles_sha256={"*": HEX}, fault_table={"*": str},
+    schedule_verified=(str,), **of(abs, "scenarios max_steps"),
+)  # fmt: skip
+SKILLS = {  # what a suite of skills has more, and the chain that it has not
+    **of(str, "scorer"), "kind": re.compile("skill"), "settle_rows": abs, "ladders": {"*": {"*": str}},
+    "column_sets": [of(abs, "action_dim", columns=[COLUMN], scenarios=[str])], "chain": (SUITE["chain"],),
+}  # fmt: skip
+PACK = of(str, "author registered_utc", pack_sha256=HEX, spent=(of(str, "purpose utc"),))
+LOCK = of(
+    {"*": object}, "protocol simulator", **of(str, "schema base"), created_utc=UTC, protocol_sha256=HEX,
+    harness={**SOURCES, "version": str}, harness_files={"*": HEX}, suite=SUITE, machine={"*": str},
+    arms=[{"*": object}], schedule=[TRIAL], distributions={"*": of(str, "version record_sha256")},
+    holdouts=(of(str, "ledger", head_sha256=HEX, records=abs, packs=[PACK]),),
+)  # fmt: skip
+MODEL = of(object, "schema arm files registration_sha256 checkpoint checkpoint_reason")
+ARM = of(HEX, "arm_sha256 registration_sha256", name=str, **OPEN)
 RECORD = of(str, "type sha256", **of(int, "seq mono_us"), utc=UTC, prev_sha256=HEX, data={"*": object}, **OPEN)
 AMENDMENT = {
     **of(abs, "n attempts_seen"),
@@ -169,6 +197,8 @@ def refuse(why: Any) -> Any:
 
 def parse(data: bytes) -> Any:
     """Read a stored document: JSON that is byte for byte its own canonical text. Raises ValueError."""
+    if len(data) <= DOCUMENT and data.count(b",") > FILES:  # so many small values take much memory
+        raise ValueError("size")
     text, depth = data.decode("utf-8"), 0
     for token in TOKEN.finditer(text) if text.count("[") + text.count("{") > 64 else ():
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token.group(), 0)
@@ -204,7 +234,8 @@ def fit(value: Any, kind: Any, path: str, place: str = "") -> Any:
     if type(kind) is tuple:
         return value if value is None else fit(value, kind[0], path, place)
     if type(kind) is dict and type(value) is dict:
-        wanted = dict.fromkeys(value, kind["*"]) if "*" in kind else {n: kind[n] for n in kind if n != "..."}
+        named = {n.lstrip("?"): kind[n] for n in kind if n != "..." and (n[0] != "?" or n[1:] in value)}
+        wanted = dict.fromkeys(value, kind["*"]) if "*" in kind else named
         if wanted.keys() - value.keys() or (len(value) > len(wanted) and "..." not in kind):
             raise Wrong("schema_mismatch", path, place, f"members {sorted(wanted)}", sorted(value))
         for name, inner in wanted.items():
@@ -214,9 +245,14 @@ def fit(value: Any, kind: Any, path: str, place: str = "") -> Any:
             fit(item, kind[0], path, f"{place}/{n}")
     elif isinstance(kind, re.Pattern) and type(value) is str and kind.fullmatch(value):
         return value
-    elif kind is not object and type(value) is not kind and not (kind is abs and type(value) is int and value >= 0):
+    elif kind is not object and type(value) is not kind and not (type(value) is int and counts(value, kind)):
         raise Wrong("schema_mismatch", path, place, kind, value)
     return value
+
+
+def counts(value: int, kind: Any) -> bool:
+    """Return whether a whole number may stand where this kind of number is asked for."""
+    return kind is float or (kind is abs and value >= 0)
 
 
 class Bundle:
@@ -332,14 +368,14 @@ class Campaign:
     """
 
     def __init__(self, bundle: Bundle, prefix: str = "") -> None:
-        self.bundle, self.prefix, self.at = bundle, prefix, ""
+        self.bundle, self.prefix, self.at, self.believed = bundle, prefix, "", True
         self.sizes = {path[len(prefix) :]: e.st_size for path, e in bundle.files.items() if path.startswith(prefix)}
         data = self._read("lock.json")
         self.journal = self._read("journal.jsonl", JOURNAL) if "journal.jsonl" in self.sizes else b""
         self.lock_sha256, first = sha256(data), whole_record(self.journal.split(b"\n")[0])
         if first and first["seq"] == 0 and first["prev_sha256"] != self.lock_sha256:  # then it is not looked into
             raise Wrong("lock_digest_mismatch", f"{prefix}lock.json", "", first["prev_sha256"], self.lock_sha256)
-        self.lock = fit(document(data, f"{prefix}lock.json", "lock"), LOCK, f"{prefix}lock.json")
+        self.lock = self._lock(document(data, f"{prefix}lock.json", "lock"), f"{prefix}lock.json")
         self.trials = {trial["trial_id"]: trial for trial in self.lock["schedule"]}
         for n, trial in enumerate(self.lock["schedule"]):
             if (trial["ordinal"], trial["trial_id"]) != (n, f"{n:06d}"):
@@ -364,6 +400,24 @@ class Campaign:
         self.closed: Any = None
         self.durable = self.head()
 
+    def _lock(self, lock: dict[str, Any], path: str) -> dict[str, Any]:
+        """Return a lock of the right shape; a protocol or arm of which the digest is another is not looked into."""
+        shape = {**LOCK, **({} if lock.get("holdouts") else {"holdouts_reason": re.compile("no_ledger")})}
+        if type(lock.get("suite")) is dict and "kind" in lock["suite"]:
+            shape["suite"] = {**SUITE, **SKILLS}
+        fit(lock, shape, path)
+        parts = [("/protocol_sha256", lock["protocol"], lock["protocol_sha256"])]
+        parts.append(("/harness/sha256", {"trialplate": lock["harness_files"]}, lock["harness"]["sha256"]))
+        for n, arm in enumerate(lock["arms"]):
+            body = {name: arm[name] for name in arm if name != "arm_sha256"}
+            parts.append((f"/arms/{n}/arm_sha256", body, arm.get("arm_sha256")))
+            parts.append((f"/arms/{n}/registration_sha256", arm.get("registration"), arm.get("registration_sha256")))
+        for place, part, digest in parts:
+            if type(digest) is str and HEX.fullmatch(digest) and sha256(canonical(part).encode()) != digest:
+                self.bundle.tell("lock_digest_mismatch", path, place, sha256(canonical(part).encode()), digest)
+                self.believed = False
+        return lock if not self.believed else fit(lock, {"arms": [ARM], **OPEN}, path)
+
     def _read(self, name: str, most: int = DOCUMENT) -> bytes:
         return self.bundle.read(self.prefix + name, most)
 
@@ -382,6 +436,7 @@ class Campaign:
 
     def check(self) -> Campaign:
         """Take the journal, record by record, then compare every file with it."""
+        whole = True
         for line in self.journal.split(b"\n")[:-1]:
             record = whole_record(line)
             if record is None or (record["seq"], record["prev_sha256"]) != (self.count, self.last):
@@ -389,14 +444,17 @@ class Campaign:
             self.count, self.size, self.last = self.count + 1, self.size + len(line) + 1, record["sha256"]
             self.last_utc = record["utc"]
             self.durable = self.durable if record["type"] in ("attempt.start", "event") else self.head()
-            with self.bundle.keeping():
+            try:
                 self.take(record)
-        whole = self.size == len(self.journal)
+            except Wrong as wrong:  # what a record without its shape accounts for cannot be told from what is extra
+                self.bundle.tell(*wrong.args)
+                whole = whole and RANK[wrong.args[0]][1] != 2
+        whole = whole and self.size == len(self.journal)
         if self.lock["created_utc"] > self.first_start > "":
             self._tell("late_lock", "lock.json", f"before {self.first_start}", self.lock["created_utc"])
         with self.bundle.keeping():
             found = fit(document(self._read("head.json"), f"{self.prefix}head.json"), HEAD, f"{self.prefix}head.json")
-            if not whole or found != self.durable:
+            if self.size != len(self.journal) or found != self.durable:
                 self._tell("journal_broken", "journal.jsonl", f"a chain up to the head, {found}", self.durable)
         for key in self._ended():
             with self.bundle.keeping():
@@ -630,15 +688,14 @@ def check_files(bundle: Bundle, listed: dict[str, Any]) -> None:
 def check_bundle(bundle: Bundle, sealed: dict[str, Any], campaign: Campaign) -> None:
     """Everything that bundle.json says follows from the other files."""
     lock, rows = campaign.lock, bundle.read("rows.jsonl", JOURNAL).split(b"\n")[:-1]
-    holdouts = lock.get("holdouts") if type(lock.get("holdouts")) is dict else {}
-    packs: Any = holdouts.get("packs")
-    spent = type(packs) is list and any(type(p) is dict and p.get("spent_by") is not None for p in packs)
+    spent = lock["holdouts"] and any(pack["spent"] for pack in lock["holdouts"]["packs"])
     tool = {"name": "trialplate", "version": lock["harness"].get("version"), "sha256": lock["harness"].get("sha256")}
     summary = bundle.digest(SUMMARY) if SUMMARY in bundle.files else None
     for code, name, expected in (
         ("lock_digest_mismatch", "lock_sha256", campaign.lock_sha256),
         ("lock_digest_mismatch", "run_class", "development" if spent else lock["protocol"].get("run_class")),
         ("source_snapshot_mismatch", "verifier_sha256", bundle.digest(TOOL)),
+        ("source_snapshot_mismatch", "verifier_sha256", lock["harness_files"].get("standalone/verify_bundle.py")),
         ("source_snapshot_mismatch", "tool", tool),
         ("mixed_runs", "run_id", campaign.run_id),
         ("mixed_runs", "journal_head", campaign.head()),
@@ -649,10 +706,14 @@ def check_bundle(bundle: Bundle, sealed: dict[str, Any], campaign: Campaign) -> 
     ):
         if sealed[name] != expected:
             bundle.tell(code, "bundle.json", f"/{name}", expected, sealed[name])
-    models = {f"models/{arm.get('name')}.json" for arm in lock["arms"]}
+    models = {f"models/{arm.get('name')}.json": arm.get("source") for arm in lock["arms"]}
     for path in {*models, *DERIVED} - bundle.files.keys():
         bundle.tell("file_missing", path, "", "a file", "none")
-    for path in {path for path in bundle.files if path.startswith("models/")} - models:
+    for path in models.keys() & bundle.files.keys():
+        with bundle.keeping():
+            shape = MODEL if models[path] else {**MODEL, "files_reason": object}
+            fit(document(bundle.read(path), path, "model"), shape, path)
+    for path in {path for path in bundle.files if path.startswith("models/")} - models.keys():
         bundle.tell("file_extra", path, "", "one document for each arm", "another")
 
 
@@ -667,6 +728,7 @@ def check_controls(bundle: Bundle) -> dict[str, Campaign]:
         with bundle.keeping():
             if run in below.values():
                 runs[run] = Campaign(bundle, f"qualification/{run}/").check()
+                bundle.read(f"qualification/{run}/results.jsonl", JOURNAL)
             elif run not in ("exploit", "random"):
                 bundle.tell("qualification_failed", f"qualification/{run}/", "", "a control run", "none")
     oracle = [runs[run] for run in CONTROLS if run in runs and run.startswith("oracle")]

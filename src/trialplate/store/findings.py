@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from trialplate.canonical import read_stored
 from trialplate.errors import CanonicalError, EvidenceError
 
 _STAGES: tuple[tuple[str, dict[int, str]], ...] = (
@@ -135,6 +136,14 @@ def malformed(path: str, error: CanonicalError, *, pointer: str = "") -> Evidenc
     """Return the problem of a stored document that the strict reader refused."""
     where = f"{pointer}{error.pointer}"
     return problem("malformed", path, pointer=where, expected="canonical JSON", found=error.message)
+
+
+def read_document(data: bytes, path: str) -> Any:
+    """Read a stored document. Raises EvidenceError ``malformed`` with the place where it is not canonical."""
+    try:
+        return read_stored(data)
+    except CanonicalError as error:
+        raise malformed(path, error) from None
 
 
 @dataclass(slots=True)

@@ -128,6 +128,8 @@ class Ledger:
             return _wrong("schema_mismatch", f"{place} /data/run_id", "a text", data.get("run_id"))
         if kind == "run.open" and self.run_id is not None:
             return _wrong("mixed_runs", place, f"one run, {self.run_id}", f"another run.open, {data['run_id']}")
+        if self.run_id is not None and data["run_id"] != self.run_id:
+            return _wrong("mixed_runs", place, f"one run, {self.run_id}", data["run_id"])
         if kind == "run.resume" and self.run_id is None:
             return _wrong("journal_broken", place, "run.open before it", kind)
         return None
@@ -306,7 +308,7 @@ class Ledger:
 
 
 def _check_closing(data: Mapping[str, Any], place: str) -> Finding | None:
-    reason = data.get("reason")
+    reason = data.get("reason", 0)
     if type(data.get("complete")) is not bool or not (reason is None or isinstance(reason, str)):
         return _wrong("schema_mismatch", f"{place} /data", "complete: bool, reason: text or null", data)
     return None

@@ -26,7 +26,7 @@ from trialplate.store.chain import (
     read_head,
 )
 from trialplate.store.disclosures import Leak
-from trialplate.store.findings import Collector, problem
+from trialplate.store.findings import Collector, problem, read_document
 from trialplate.store.folder import Caps, Contents, Folder
 from trialplate.store.index import check_rows
 from trialplate.store.layout import COMPLETION, DERIVED, EPISODES, LOCK, ROWS, Plan, Planned, read_plan
@@ -37,8 +37,16 @@ from trialplate.store.view import MAX_JOURNAL_BYTES
 OF_ATTEMPTS = frozenset({"attempt.start", "attempt.end"})
 """Record types that there are many of: of these a survey keeps what the ledger keeps."""
 
+MALFORMED = 2
+"""Exit code of findings on records that do not have their shape: what these account for is not known."""
+
 Belongs = Callable[[str], bool]
 """Whether a path of a bundle is accounted for elsewhere, and no part of the campaign."""
+
+
+def in_campaign(path: str) -> bool:
+    """Nothing lies beside the files of a campaign that is not sealed."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,7 @@ class Survey:
         return self.ledger.last_end
 
 
-def survey(folder: Folder, found: Collector, *, caps: Caps, belongs: Belongs = lambda path: False) -> Survey | None:
+def survey(folder: Folder, found: Collector, *, caps: Caps, belongs: Belongs = in_campaign) -> Survey | None:
     """Read everything of a campaign but its attempts; what is wrong goes to ``found``.
 
     None when lock or journal cannot be read at all. ``belongs``: which paths are no part of the campaign.
@@ -128,7 +136,7 @@ def survey(folder: Folder, found: Collector, *, caps: Caps, belongs: Belongs = l
     if story.whole:  # else what the lost records account for cannot be told from what is extra
         found.take(story.ledger.coverage())
         _check_names(folder, contents, story, found, belongs=belongs)
-        _check_amendments(folder, contents, story.ledger, found)
+        _check_amendments(folder, contents, story.ledger, found, caps=caps)
     _check_indexes(folder, contents, story, found, caps=caps)
     return Survey(
         plan,
@@ -169,7 +177,7 @@ class _Story:
         self.last_utc: str | None = None
         self.durable = self.walk.head
         self.closed = self.walk.head
-        self.whole = False
+        self.whole, self.shaped = False, True
 
     def read(self, folder: Folder, contents: Contents, *, caps: Caps) -> None:
         """Follow the chain; the head must stand exactly behind the last record that ended something."""
@@ -178,9 +186,10 @@ class _Story:
             if HEAD in contents.files:
                 head = read_head(folder.read(HEAD, limit_bytes=caps.line_bytes))
         if JOURNAL not in contents.files:
-            if EPISODES in contents.folders or set(contents.files) & {HEAD, PARTIAL, ROWS, COMPLETION}:
+            missed = EPISODES in contents.folders or bool(set(contents.files) & {HEAD, PARTIAL, ROWS, COMPLETION})
+            if missed:
                 self.found.add("file_missing", JOURNAL, expected="a file", found="none")
-            self.whole = not contents.findings
+            self.whole = not contents.findings and not missed
             return
         at_head = self.walk.head if head is not None and head.count == 0 else None
         for line in folder.lines(JOURNAL, limit_bytes=caps.line_bytes):
@@ -189,10 +198,13 @@ class _Story:
                 self._take(record)
                 if head is not None and head.count == self.walk.head.count:
                     at_head = self.walk.head
-        self.whole = self._check_chain(head, at_head) and self._check_head(head, HEAD in contents.files)
+        clean = self._check_chain(head, at_head) and self._check_head(head, HEAD in contents.files)
+        self.whole = clean and self.shaped
 
     def _take(self, record: Record) -> None:
-        self.found.take(self.ledger.take(record))
+        wrong = self.ledger.take(record)
+        self.found.take(wrong)
+        self.shaped = self.shaped and all(item.exit_code != MALFORMED for item in wrong)
         self.last_utc = record["utc"]
         if record["type"] not in OF_ATTEMPTS:
             self.records.append(record)
@@ -264,7 +276,7 @@ def _check_names(folder: Folder, contents: Contents, story: _Story, found: Colle
                 found.add("file_extra", path, expected="no such file", found="a file")
 
 
-def _check_amendments(folder: Folder, contents: Contents, ledger: Ledger, found: Collector) -> None:
+def _check_amendments(folder: Folder, contents: Contents, ledger: Ledger, found: Collector, *, caps: Caps) -> None:
     """Every amendment of the journal must lie there as a document, and no other."""
     files = ledger.amendments.files()
     irregular = {item.path for item in contents.findings if item.code == "not_regular_file"}
@@ -276,6 +288,7 @@ def _check_amendments(folder: Folder, contents: Contents, ledger: Ledger, found:
             digest = folder.sha256(path)
             if digest != sha256_hex(wanted):
                 found.add("amendment_chain", path, expected=sha256_hex(wanted), found=digest)
+                read_document(folder.read(path, limit_bytes=caps.document_bytes), path)
     for path in sorted(contents.files):
         if path.startswith(f"{AMENDMENTS}/") and path not in files:
             expected, got = "an amendment of the journal", "one of none of its records"
@@ -300,5 +313,6 @@ def _check_indexes(folder: Folder, contents: Contents, story: _Story, found: Col
             wanted = canonical_json(completion_document(story.ledger.plan, close, story.closed))
             data = folder.read(COMPLETION, limit_bytes=caps.document_bytes)
             if data != wanted:
+                read_document(data, COMPLETION)
                 shown = data[:400].decode("utf-8", "backslashreplace")
                 found.add("accounting_not_reproduced", COMPLETION, expected=wanted.decode(), found=shown)

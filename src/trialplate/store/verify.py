@@ -16,7 +16,7 @@ from trialplate.store.attempts import look
 from trialplate.store.findings import Collector, Finding, exit_code
 from trialplate.store.folder import CAPS, Caps, Folder
 from trialplate.store.layout import DERIVED
-from trialplate.store.survey import Survey, survey
+from trialplate.store.survey import Belongs, Survey, in_campaign, survey
 from trialplate.store.view import lock_columns
 
 __all__ = ["Finding", "Integrity", "check", "exit_code"]
@@ -39,15 +39,22 @@ class Integrity:
         return exit_code(self.findings)
 
 
-def check(path: Path, *, expected_derived: Mapping[str, bytes] | None = None, caps: Caps = CAPS) -> Integrity:
+def check(
+    path: Path,
+    *,
+    expected_derived: Mapping[str, bytes] | None = None,
+    caps: Caps = CAPS,
+    belongs: Belongs = in_campaign,
+) -> Integrity:
     """Check a campaign folder.
 
     ``expected_derived``: name -> bytes that a layer above computed from the evidence; each must lie in the folder
     with exactly these bytes. Derived files without expected bytes are returned as ``unchecked``.
+    ``belongs``: which paths are no part of the campaign.
     """
     found, seen, expected = Collector(), None, dict(expected_derived or {})
     with found.keeping(), Folder(path) as folder:
-        seen = survey(folder, found, caps=caps)
+        seen = survey(folder, found, caps=caps, belongs=belongs)
         _check_derived(folder, expected, found)
         if seen is not None:
             _check_attempts(folder, seen, found, caps=caps)

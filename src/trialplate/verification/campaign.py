@@ -7,30 +7,43 @@ from pathlib import Path
 
 from trialplate.errors import EvidenceError, UsageError
 from trialplate.store.findings import exit_code, finding, ordered
+from trialplate.store.survey import Belongs, in_campaign
 from trialplate.store.verify import check
 from trialplate.store.view import CampaignView, read_campaign
-from trialplate.verification.derived import DERIVED_CODES, derived_findings
+from trialplate.verification.derived import DERIVED_CODES, derived_findings, unreadable_findings
 from trialplate.verification.grading import coherence_findings, grader_findings, scene_findings
+from trialplate.verification.locked import locked_findings
 from trialplate.verification.verdict import NOT_LOOKED_AT, Verdict
 
 
-def verify_campaign(folder: Path, *, ignore: Collection[str] = (), qualified: bool | None = None) -> Verdict:
+def verify_campaign(
+    folder: Path,
+    *,
+    ignore: Collection[str] = (),
+    qualified: bool | None = None,
+    belongs: Belongs = in_campaign,
+) -> Verdict:
     """Check digests, then recompute scenes, grades, analysis and claims. ``ignore``: derived files not looked at.
 
     ``qualified``: whether raw control campaigns qualify this harness; None when nobody looked. Claims that lean on
     a qualification are then blocked (``qualification_missing``), never taken at their word.
+    ``belongs``: which paths are accounted for elsewhere, because a bundle lies around the campaign.
     """
     if not folder.is_dir():
         raise UsageError(f"no campaign at {folder}")
-    integrity = check(folder)
+    integrity = check(folder, belongs=belongs)
     findings = list(integrity.findings)
     findings += [
         finding("file_extra", name, expected="no such file", found="a derived file that nothing here computes")
         for name in integrity.unchecked
-        if name not in DERIVED_CODES
+        if name not in DERIVED_CODES and not belongs(name)
     ]
-    view = _view(folder) if integrity.survey is not None else None
-    if view is not None:
+    wrong = locked_findings(integrity.survey.lock_document) if integrity.survey is not None else []
+    findings += wrong
+    view = _view(folder) if integrity.survey is not None and not wrong else None
+    if view is None:
+        findings += unreadable_findings(folder, [name for name in DERIVED_CODES if name not in ignore])
+    else:
         try:
             findings += [*grader_findings(view), *coherence_findings(view), *scene_findings(view)]
             findings += derived_findings(view, ignore=ignore, qualified=qualified)

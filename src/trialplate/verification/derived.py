@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
-from trialplate.canonical import canonical_json, read_stored
+from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, canonical_json, read_stored, sha256_hex
 from trialplate.claims.gate import Claim, judge_claims
 from trialplate.errors import CanonicalError
 from trialplate.record import Outcome
 from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.store.findings import Finding, finding
+from trialplate.store.findings import EvidenceProblem, Finding, finding, malformed, problem
+from trialplate.store.folder import Folder
 from trialplate.store.view import CampaignView
 from trialplate.verification.outcomes import analyse_document, claim_blockers, score_view
 
@@ -50,9 +52,8 @@ def derived_findings(view: CampaignView, *, ignore: Collection[str], qualified: 
         "analysis.json": canonical_json(analysis.document()),
         "summary.json": canonical_json(summary_document(view, outcomes, analysis)),
     }
-    stored = view.folder / "claims.json"
-    if stored.is_file() and "claims.json" not in ignore:
-        claimed = _claimed_blockers(stored.read_bytes())
+    if (view.folder / "claims.json").is_file() and "claims.json" not in ignore:
+        claimed = _claimed_blockers(view.folder)
         derived["claims.json"] = _claims(view, analysis, claimed)
         if "not_qualified" not in claimed and qualified is not True:
             code = "qualification_missing" if qualified is None else "qualification_failed"
@@ -66,27 +67,66 @@ def derived_findings(view: CampaignView, *, ignore: Collection[str], qualified: 
                 )
             )
     for name, expected in derived.items():
-        path = view.folder / name
-        if name in ignore or not path.is_file():
-            continue
-        data = path.read_bytes()
-        if data != expected:
-            found.append(
-                finding(
-                    DERIVED_CODES[name],
-                    name,
-                    pointer=_first_difference(expected, data),
-                    expected="what the evidence gives",
-                    found="something else",
-                )
-            )
+        if name not in ignore and (view.folder / name).is_file():
+            found += _compared(view.folder, name, expected)
     return found
 
 
-def _claimed_blockers(stored: bytes) -> frozenset[str]:
+def _compared(folder: Path, name: str, expected: bytes) -> list[Finding]:
+    """Compare a stored file with what the evidence gives; one that nobody could read at all is told as such."""
+    with Folder(folder) as opened:
+        try:
+            if opened.sha256(name) == sha256_hex(expected):
+                return []
+            pointer = _first_difference(expected, opened.lines(name, limit_bytes=MAX_DOCUMENT_BYTES))
+        except EvidenceProblem as error:
+            return [error.finding]
+    return unreadable_findings(folder, [name]) or [
+        finding(
+            DERIVED_CODES[name], name, pointer=pointer, expected="what the evidence gives", found="something else"
+        )
+    ]
+
+
+def unreadable_findings(folder: Path, names: Iterable[str]) -> list[Finding]:
+    """Return which of these derived files are there and are not canonical JSON; of each the first such place."""
+    found = []
+    for name in names:
+        if not (folder / name).is_file():
+            continue
+        try:
+            with Folder(folder) as opened:
+                _read_all(opened, name)
+        except EvidenceProblem as error:
+            found.append(error.finding)
+    return found
+
+
+def _read_all(opened: Folder, name: str) -> None:
+    if not name.endswith(".jsonl"):
+        _read(opened.read(name, limit_bytes=MAX_DOCUMENT_BYTES), name, "")
+        return
+    for number, line in enumerate(opened.lines(name, limit_bytes=MAX_LINE_BYTES)):
+        pointer = f"line {number}"
+        if not line.endswith(b"\n"):
+            raise problem(
+                "malformed", name, pointer=pointer, expected="a line with its end", found=f"{len(line)} bytes"
+            )
+        _read(line[:-1], name, pointer)
+
+
+def _read(data: bytes, name: str, pointer: str) -> None:
     try:
-        return frozenset(read_stored(stored)["blockers"])
-    except (CanonicalError, KeyError, TypeError):
+        read_stored(data)
+    except CanonicalError as error:
+        raise malformed(name, error, pointer=pointer) from None
+
+
+def _claimed_blockers(folder: Path) -> frozenset[str]:
+    try:
+        with Folder(folder) as opened:
+            return frozenset(read_stored(opened.read("claims.json", limit_bytes=MAX_DOCUMENT_BYTES))["blockers"])
+    except (CanonicalError, EvidenceProblem, KeyError, TypeError):
         return frozenset({"not_qualified"})  # it is no claims document: the comparison of bytes says so
 
 
@@ -98,7 +138,13 @@ def _claims(view: CampaignView, analysis: Analysis, claimed: Collection[str]) ->
     return claims_bytes(judge_claims(analysis, rules, sorted(blockers)), sorted(blockers))
 
 
-def _first_difference(expected: bytes, found: bytes) -> str:
-    pairs = zip(expected, found, strict=False)
-    place = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(found)))
-    return f"byte {place}, line {expected[:place].count(10) + 1}"
+def _first_difference(expected: bytes, lines: Iterable[bytes]) -> str:
+    """Return where stored lines first differ from what was expected."""
+    start = 0
+    for number, line in enumerate(lines):
+        wanted = expected[start : start + len(line)]
+        if wanted != line:
+            place = next((n for n, (a, b) in enumerate(zip(wanted, line, strict=False)) if a != b), len(wanted))
+            return f"byte {start + place}, line {number + 1}"
+        start += len(line)
+    return f"byte {start}, its end"

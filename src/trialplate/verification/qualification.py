@@ -19,7 +19,7 @@ from trialplate.interfaces import Suite
 from trialplate.lock import harness_listing, other_harness
 from trialplate.record import Outcome
 from trialplate.registry import load_suite
-from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered
+from trialplate.store.findings import EvidenceProblem, Finding, finding, ordered, read_document
 from trialplate.store.folder import Folder
 from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification.campaign import verify_campaign
@@ -34,6 +34,8 @@ from trialplate.verification.replay_audit import (
 
 SCHEMA = "trialplate.qualification/1"
 SUMMARY = "qualification.json"
+RESULTS = "results.jsonl"
+"""What a control run must hold beside its evidence: readers without a scorer compare the oracle runs by it."""
 ORACLE_RUNS = ("oracle-1", "oracle-2", "oracle-3")
 BOUND_SECTIONS = ("harness", "suite", "distributions", "machine", "simulator")
 
@@ -149,8 +151,13 @@ def qualification_findings(
 
     ``prefix``: what stands before the paths of findings, with its ``/``.
     """
-    suite = load_suite(lock_document["suite"]["name"])
-    runs = {name: _examined(folder, suite, name, control) for name, control in exam_runs(suite).items()}
+    try:
+        suite = load_suite(lock_document["suite"]["name"])
+        named = exam_runs(suite)
+    except TrialplateError as error:
+        path = f"{prefix}{SUMMARY}"
+        return (finding("qualification_failed", path, expected="a suite with controls", found=error.message),)
+    runs = {name: _examined(folder, suite, name, control) for name, control in named.items()}
     found = [item for run in runs.values() for item in run.findings]
     wrong = bool(found)
     made_by = next((run.view for run in runs.values() if run.view is not None), None)
@@ -208,6 +215,8 @@ def _examined(folder: Path, suite: Suite, name: str, control: str) -> Examined:
         return Examined((wrong,))
     verdict = verify_campaign(place)
     found = [replace(item, path=f"{name}/{item.path}") for item in verdict.findings]
+    if not (place / RESULTS).is_file():
+        found.append(finding("file_missing", f"{name}/{RESULTS}", expected="a file", found="none"))
     view = verdict.view
     if view is None or found:
         return Examined(tuple(found), view)
@@ -302,8 +311,9 @@ def _summary(folder: Path, result: Qualification) -> list[Finding]:
     try:
         with Folder(folder) as opened:
             stored = opened.read(SUMMARY, limit_bytes=MAX_DOCUMENT_BYTES)
+        if stored == canonical_json(result.document()):
+            return []
+        read_document(stored, SUMMARY)
     except EvidenceProblem as error:
         return [replace(error.finding, path=SUMMARY)]
-    if stored == canonical_json(result.document()):
-        return []
     return [finding("qualification_failed", SUMMARY, expected="what the raw campaigns say", found="something else")]
