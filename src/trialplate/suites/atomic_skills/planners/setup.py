@@ -20,8 +20,8 @@ from trialplate.suites.atomic_skills.planners.path import Path
 from trialplate.suites.atomic_skills.rigid import FloatArray
 from trialplate.suites.atomic_skills.settings import world_settings
 
-HELD_ABOVE_M = 0.15
-"""How far a set-up lifts."""
+HELD_ABOVE_M, POUR_ABOVE_M = 0.15, 0.28
+"""How far a set-up lifts; the whole hand turns in a pour."""
 
 
 def setup_rows(case: Mapping[str, Any]) -> FloatArray:
@@ -46,7 +46,7 @@ def _one_hand(view: CaseView) -> Path:
         path.hold(10)
         path.grip({0: 0.0})
         path.hold(10)
-        path.line(grasps.raised(grasp, HELD_ABOVE_M))
+        path.line(grasps.raised(grasp, POUR_ABOVE_M if view.case.skill == "pour" else HELD_ABOVE_M))
         path.hold(20)
 
     return first_that_works(view, grasp_builds(view, offered_grasps(view)[0], build), what="grasp")

@@ -12,6 +12,7 @@ from trialplate.suites.atomic_skills.planners import grasps
 from trialplate.suites.atomic_skills.planners.case_view import (
     Build,
     CaseView,
+    GraspBuild,
     command_vector,
     first_that_works,
     go_over,
@@ -25,6 +26,9 @@ from trialplate.suites.atomic_skills.rigid import FloatArray, inverse, transform
 CLOSED, OPEN = 0.0, 1.0
 CLEAR_M = 0.12
 """How far above its place a held object is carried."""
+TURN_ABOVE_M = 0.20
+TURN_PLACES_M = ((0.46, 0.12), (0.54, 0.0), (0.46, -0.12))
+"""Where a held thing is turned: this high, and over the place where it was taken or one of these."""
 FINGER_HALF_WIDTH_M, CLOSED_HALF_DEPTH_M = 0.0135, 0.028
 """Half sizes of the closed fingers, along and across the pads."""
 
@@ -69,18 +73,28 @@ def axis_align(view: CaseView) -> Path:
     axis = view.frame(command["object"])[:3, :3] @ command_vector(view.case, "object_axis")
     wanted = command_vector(view.case, "world_axis")
 
-    def build(path: Path, before_rad: FloatArray, grasp: FloatArray) -> None:
-        with path.segment("approach"):
-            reach(path, before_rad, grasp)
-        with path.segment("close"):
-            path.grip({0: CLOSED})
-        with path.segment("manipulate", dwell=30):
-            lifted = grasps.raised(grasp, 0.18)
-            path.line(lifted)
-            path.along({0: straight(lifted, turned_onto(lifted, axis, wanted))})
+    def turned_over(place_m: FloatArray | None) -> GraspBuild:
+        def build(path: Path, before_rad: FloatArray, grasp: FloatArray) -> None:
+            with path.segment("approach"):
+                reach(path, before_rad, grasp)
+            with path.segment("close"):
+                path.grip({0: CLOSED})
+            with path.segment("manipulate", dwell=30):
+                lifted = grasps.raised(grasp, TURN_ABOVE_M)
+                path.line(lifted)
+                if place_m is not None:
+                    lifted[:2, 3] = place_m
+                    path.line(lifted)
+                path.along({0: straight(lifted, turned_onto(lifted, axis, wanted))})
 
-    builds = grasp_builds(view, offered_grasps(view)[0], build)
-    return first_that_works(view, builds, what="grasp that can be turned")
+        return build
+
+    def builds() -> Iterator[Build]:
+        offered = offered_grasps(view)[0]
+        for place_m in (None, *(np.array(place) for place in TURN_PLACES_M)):
+            yield from grasp_builds(view, offered, turned_over(place_m))
+
+    return first_that_works(view, builds(), what="grasp that can be turned")
 
 
 def turned_onto(frame: FloatArray, axis: FloatArray, wanted: FloatArray) -> FloatArray:
