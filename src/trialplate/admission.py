@@ -22,7 +22,7 @@ from trialplate.interfaces import Scenario, Suite
 from trialplate.registered_pairs import pair_faults
 from trialplate.registry import load_suite
 from trialplate.spec.protocol import Protocol, cross_faults, read_toml, structure_faults
-from trialplate.spec.schemes import CONTROL_PREFIX, Scheme, scheme_of
+from trialplate.spec.schemes import ATTACHED, CONTROL_PREFIX, Scheme, scheme_of
 
 
 def admit(text: str, *, source: str, base: Path) -> Protocol:
@@ -66,7 +66,47 @@ def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
         if isinstance(arm, dict):
             faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)
     faults += pair_faults(raw, suite)
+    faults += stopping_faults(raw, suite)
     return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + fault_table_faults(raw)
+
+
+def stopping_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
+    """Return why a stopping rule cannot be followed under the rest of its protocol.
+
+    Source: statistics specification, section 8: arms in a random order inside each block, pairs in schedule order.
+    """
+    rule, choice, schedule, analysis = (raw.get(name) for name in ("stopping", "suite", "schedule", "analysis"))
+    if not isinstance(rule, dict) or not isinstance(choice, dict):
+        return []
+    faults = []
+    order = schedule.get("order") if isinstance(schedule, dict) else None
+    if order != "blocks":
+        message = "a stopping rule compares blocks: register schedule.order = 'blocks'"
+        faults.append(DocumentFault("stopping", message))
+    pairs = analysis.get("comparisons") if isinstance(analysis, dict) else None
+    if rule.get("arms") is not None and rule["arms"] not in (pairs or []):
+        message = f"expected one of analysis.comparisons {pairs or []}, got {rule['arms']!r}"
+        faults.append(DocumentFault("stopping.arms", message))
+    for index, arm in enumerate(raw.get("arms") or []):
+        policy = arm.get("policy") if isinstance(arm, dict) else None
+        if policy in ATTACHED:
+            message = f"{policy!r} has runs of its own, so its blocks end apart: no rule can stop them"
+            faults.append(DocumentFault(f"arms[{index}].policy", message))
+    listed, repeats = choice.get("scenarios", "all"), choice.get("repeats", 1)
+    scenarios = len(listed) if isinstance(listed, list) else len(suite.scenarios())
+    looks = rule.get("looks")
+    if isinstance(repeats, int) and isinstance(looks, list) and all(isinstance(n, int) for n in looks) and looks:
+        faults += _look_faults(rule, looks, blocks=scenarios * repeats)
+    return faults
+
+
+def _look_faults(rule: Mapping[str, Any], looks: list[int], *, blocks: int) -> list[DocumentFault]:
+    if looks[-1] > blocks:
+        return [DocumentFault("stopping.looks", f"a look after {looks[-1]} blocks, only {blocks} are planned")]
+    if rule.get("kind") == "group_sequential" and looks[-1] != blocks:
+        message = f"the last of group-sequential looks stands behind the last block, {blocks}; got {looks[-1]}"
+        return [DocumentFault("stopping.looks", message)]
+    return []
 
 
 def _choice_faults(choice: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:

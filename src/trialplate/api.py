@@ -22,7 +22,8 @@ from trialplate.run.schedule import make_schedule
 from trialplate.run.seating import describe_arm, refuse_blind
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
-from trialplate.store.campaign import write_derived
+from trialplate.stopping import watch
+from trialplate.store.derived import write_derived
 from trialplate.store.fsio import Disk, publish_new
 from trialplate.store.lockfile import refuse_late
 from trialplate.store.view import read_campaign
@@ -128,7 +129,7 @@ def run(
     folder = (Path(into) if into is not None else locked.path.parent).resolve()
     report = run_campaign(
         locked, folder, workers=workers, executor=executor, resume=resume, recording=recording, addresses=addresses,
-        attachment=attachment, progress=progress,
+        attachment=attachment, rule=watch(locked.document), progress=progress,
     )  # fmt: skip
     return Campaign(folder, report)
 

@@ -26,8 +26,8 @@ from trialplate.result_identity import summary_document
 from trialplate.scoring.analysis import Analysis
 from trialplate.spec.protocol import Protocol
 from trialplate.store.bundle import QUALIFICATION
-from trialplate.store.campaign import write_derived
 from trialplate.store.container import is_bundle
+from trialplate.store.derived import write_derived
 from trialplate.store.expected import Expected, expected_findings
 from trialplate.store.findings import Finding, exit_code, ordered
 from trialplate.store.fsio import Disk, publish_new

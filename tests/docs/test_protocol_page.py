@@ -14,7 +14,7 @@ from trialplate.policies.adapters.chain import AdapterChain
 from trialplate.policies.matching import as_suite, compare
 from trialplate.policies.messages.openpi_mapping import OpenpiMapping
 from trialplate.registry import load_suite
-from trialplate.spec import plan, protocol
+from trialplate.spec import plan, protocol, stopping
 from trialplate.spec.protocol import read_toml, structure_faults
 from trialplate.spec.registration import Registration
 
@@ -74,6 +74,7 @@ def test_a_page_about_ways_to_attach_shows_each(page: str) -> None:
         ("`[[arms.adapters]]`", protocol.AdapterChoice),
         ("`[budgets]`", protocol.Budgets),
         ("`[schedule]`", protocol.SchedulePlan),
+        ("`[stopping]`", stopping.StoppingPlan),
         ("`[analysis]`", plan.AnalysisPlan),
     ],
 )

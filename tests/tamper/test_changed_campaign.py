@@ -16,7 +16,7 @@ from forger import Edit, Forger
 from golden import CREATED_UTC, build, build_torn, lock_bytes, lock_document, snapshot
 from trialplate.canonical import canonical_json, sha256_hex
 from trialplate.errors import EvidenceError
-from trialplate.store.campaign import write_derived
+from trialplate.store.derived import write_derived
 from trialplate.store.findings import Finding
 from trialplate.store.verify import Integrity, check
 from trialplate.store.view import read_campaign

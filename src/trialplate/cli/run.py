@@ -129,6 +129,8 @@ def tell_run(
             say(plain(f"EXPLORATORY {arm}: not the locked identity answered; no claim stands on this run"))
         for arm, message in facts["halted"].items():
             say(plain(f"HALTED {arm}: its first three trials all failed alike before any control: {message}"))
+        if done.complete and done.stopped_by == "registered_stop":
+            say("stopped by the registered rule; nothing is missing")
         if not (done.complete or done.changed_inputs or facts["halted"]):
             say("incomplete; continue with --resume")
         say(f"journal head {facts['journal_head']}\nKeep this outside: it proves what was recorded.")

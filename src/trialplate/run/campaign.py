@@ -25,6 +25,7 @@ from trialplate.run.bench import BenchPlan, lost_trial, unfinished_row
 from trialplate.run.executors import Refused, Returned, Task, run_processes, run_serial
 from trialplate.run.halting import Halting
 from trialplate.run.interrupt import Interrupt, interruptible
+from trialplate.run.looks import STOPPED, StopRule
 from trialplate.run.schedule import Trial, make_schedule
 from trialplate.run.seating import ActorFactory, describe_arm, refuse_blind
 from trialplate.run.streams import hold_descriptors
@@ -35,8 +36,10 @@ from trialplate.store.amending import only_amended
 from trialplate.store.campaign import CampaignWriter
 from trialplate.store.chain import JOURNAL
 from trialplate.store.findings import EvidenceProblem
+from trialplate.store.folder import Folder
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
 from trialplate.store.quarantine import Quarantined, is_broken, quarantine
+from trialplate.store.view import MAX_TRACE_BYTES
 
 ExecutorName = Literal["serial", "processes"]
 Note = Callable[[str, Mapping[str, Any]], None]
@@ -53,7 +56,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """How a run ended. ``complete``: every planned trial has a counted attempt and no input changed.
+    """How a run ended. ``complete``: every planned trial has a counted attempt, or the registered rule stopped the
+    run (``stopped_by`` is ``registered_stop``), and no input changed.
 
     ``exploratory``: arms behind which another identity answered than the locked one; no claim stands on them.
     """
@@ -94,12 +98,14 @@ def run_campaign(
     recording: Recording = "detailed",
     addresses: Mapping[str, str] | None = None,
     attachment: Attachment | None = None,
+    rule: StopRule | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> RunReport:
     """Run what the lock planned and this folder does not hold yet.
 
     ``addresses``: arm -> where its policy server is now, instead of where the protocol says. Arms that come to the
-    run by themselves are left for a run with their ``attachment``, which runs nothing else.
+    run by themselves are left for a run with their ``attachment``, which runs nothing else. ``rule``: the stopping
+    rule that the lock registers.
 
     Raises LockError when code, data or machine are not what was locked, when an arm does not fit or cannot be
     loaded, or when the folder holds another campaign; StorageFailure when a durable write fails.
@@ -117,7 +123,7 @@ def run_campaign(
         registered = {**registered, **attachment.registered}
     first = look(lock)
     plan = BenchPlan(lock.document, lock.sha256, recording, addresses or {}, registered, first.marks)
-    how = _Run(plan, arms, workers, executor, attachment, progress)
+    how = _Run(plan, arms, workers, executor, attachment, rule, progress)
     with open_campaign(lock, folder, resume=resume) as writer:
         writer.open_run(_run_facts(lock, how))
         _end_interrupted(writer, plan)
@@ -141,6 +147,7 @@ class _Run:
     workers: int
     executor: str
     attachment: Attachment | None
+    rule: StopRule | None
     progress: Callable[[Progress], None]
 
 
@@ -248,7 +255,7 @@ def _note(writer: CampaignWriter, interrupt: Interrupt, kind: str, data: Mapping
 def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Interrupt) -> str | None:
     """Run every open task; return what stopped the run early, or None."""
     halting = Halting(lock.document)
-    tasks = _open_tasks(writer, how.arms)
+    tasks = [] if writer.stopped else _open_tasks(writer, how.arms)
     done = len(lock.document["schedule"]) - len(_open_tasks(writer, None))
     planned = done + len(tasks)
 
@@ -259,9 +266,7 @@ def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Inte
     def refused(item: Refused) -> None:
         _note(writer, interrupt, "result_refused", item.data())
 
-    for attempt in writer.ended_attempts:
-        if halting.looks_at(attempt.trial.arm, attempt.trial.ordinal):
-            halting.take(writer.row(attempt))
+    _recall(writer, halting, how.rule)
     timeout_s = lock.protocol["budgets"]["episode_timeout_s"]
     how.progress(Progress(done, planned, None))
     try:
@@ -270,8 +275,17 @@ def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Inte
             with interrupt.held():
                 writer.end_attempt(finished.row, trace=finished.trace, exchange=finished.exchange)
             halting.take(finished.row)
+            if how.rule is not None:
+                how.rule.take(finished.row, finished.trace)
             done += 1
             how.progress(Progress(done, planned, finished.row))
+        if how.rule is not None and (why := how.rule.stop()) is not None:
+            if not writer.stopped:
+                with interrupt.held():
+                    writer.amend("stop", reason="the registered stopping rule", text=why)
+            return STOPPED
+        if writer.stopped:
+            return "unregistered_stop"
     except KeyboardInterrupt:
         return "interrupted"
     if halting.halted & how.arms:
@@ -279,19 +293,38 @@ def _run_tasks(writer: CampaignWriter, lock: Lock, how: _Run, *, interrupt: Inte
     return "aborted" if _open_tasks(writer, how.arms) else None
 
 
-def _admitted(tasks: Sequence[Task], how: _Run, halting: Halting) -> Iterator[Task]:
-    """Yield the tasks that may start: of arms that are not halted, each when its gate opens."""
+def _recall(writer: CampaignWriter, halting: Halting, rule: StopRule | None) -> None:
+    """Tell what earlier runs of the campaign have recorded to those who decide about the rest."""
+    again = {trial.trial_id for trial, _ in writer.replaceable}
+    with Folder(writer.folder) as files:
+        for attempt in writer.ended_attempts:
+            if halting.looks_at(attempt.trial.arm, attempt.trial.ordinal):
+                halting.take(writer.row(attempt))
+            if rule is not None and attempt.trial.trial_id not in again:
+                row = writer.row(attempt)
+                rule.take(row, None if row.trace is None else files.read(row.trace.path, limit_bytes=MAX_TRACE_BYTES))
+
+
+def _admitted(tasks: Sequence[Task], how: _Run, halting: Halting) -> Iterator[Task | None]:
+    """Yield the tasks that may start: of arms that are not halted, each when its gate opens.
+
+    None: nothing may start before some of what is running has ended.
+    """
     for task in tasks:
         if task[0].arm in halting.halted:
             continue
         if how.attachment is not None and not how.attachment.gate(task[0]):
             return
+        while how.rule is not None and (answer := how.rule.admits(task[0].ordinal)) != "yes":
+            if answer == "no":
+                return
+            yield None
         yield task
 
 
 def _execute(
     how: _Run,
-    tasks: Iterator[Task],
+    tasks: Iterator[Task | None],
     started: Callable[[Task], None],
     refused: Callable[[Refused], None],
     timeout_s: float,
@@ -329,7 +362,8 @@ def _close(
     now = look(lock, since=first)
     changed = tuple(sorted(changed_arms(lock.document, now.document())))
     writer.inputs_checked(now.digests, sources=now.sources())
-    complete = stopped_by is None and not _open_tasks(writer, None) and not changed
+    ended = stopped_by == STOPPED or (stopped_by is None and not _open_tasks(writer, None))
+    complete = ended and not changed
     initiated = len(writer.ended_attempts)
     writer.close_run(complete=complete, reason="inputs_changed" if changed else stopped_by)
     planned = len(lock.document["schedule"])

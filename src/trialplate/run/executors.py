@@ -51,18 +51,22 @@ class Refused:
 
 def run_serial(
     plan: BenchPlan,
-    tasks: Iterator[Task],
+    tasks: Iterator[Task | None],
     *,
     started: Callable[[Task], None],
     actors: Mapping[str, ActorFactory] | None = None,
 ) -> Iterator[Returned]:
     """Run tasks one after the other in this process. ``started`` is called, durably, before each.
 
+    None among the tasks says that the next one has to wait for another to end: here nothing is running, so it is the
+    end.
     ``actors``: scheme -> how an arm that comes to the run by itself is met.
     """
     bench = Bench(plan, actors=actors)
     try:
         for task in tasks:
+            if task is None:
+                return
             started(task)
             yield Returned(task, bench.run(task[0], attempt=task[1]))
     finally:
@@ -71,7 +75,7 @@ def run_serial(
 
 def run_processes(
     plan: BenchPlan,
-    tasks: Iterator[Task],
+    tasks: Iterator[Task | None],
     *,
     started: Callable[[Task], None],
     refused: Callable[[Refused], None],
@@ -82,7 +86,8 @@ def run_processes(
 
     A worker that dies, exceeds ``episode_timeout_s`` or answers for another trial costs the attempt in its hands, no
     other: it is replaced, and the attempt comes back as lost (``worker_lost``, ``worker_timeout``). What it sends
-    beside the one answer that is waited for is told to ``refused``, and is no result.
+    beside the one answer that is waited for is told to ``refused``, and is no result. None among the tasks says that
+    the next one has to wait for another to end.
     """
     pool = [_Worker(plan) for _ in range(workers)]
     try:

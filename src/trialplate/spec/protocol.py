@@ -19,6 +19,7 @@ from trialplate.spec.channels import Frozen, Name, PolicySpec
 from trialplate.spec.plan import CLAIM_KINDS, AnalysisPlan, ClaimRule, analysis_faults, claim_faults
 from trialplate.spec.registration import Registration
 from trialplate.spec.schemes import Scheme, scheme_of
+from trialplate.spec.stopping import StoppingPlan
 
 SCHEMA = "trialplate.protocol/1"
 StatusName = Literal["PASS", "FAIL", "ERROR", "EXCLUDED"]
@@ -140,7 +141,7 @@ class Protocol(Frozen):
     """The whole promise.
 
     ``holdouts``: the ledger, beside the protocol, in which exactly these scenarios are registered as held out; the
-    lock looks them up there and records that it opened them.
+    lock looks them up there and records that it opened them. ``stopping``: None runs every planned trial.
     """
 
     schema_: Annotated[Literal["trialplate.protocol/1"], Field(alias="schema")]
@@ -152,6 +153,7 @@ class Protocol(Frozen):
     arms: Annotated[tuple[ArmChoice, ...], Field(min_length=1)]
     budgets: Budgets = Budgets()
     schedule: SchedulePlan = SchedulePlan()
+    stopping: StoppingPlan | None = None
     fault_table: dict[str, StatusName] = Field(default_factory=dict)
     analysis: AnalysisPlan = AnalysisPlan()
     claims: tuple[ClaimRule, ...] = ()
@@ -172,6 +174,7 @@ _TABLES: dict[str, type[Frozen]] = {
     "arms": ArmChoice,
     "budgets": Budgets,
     "schedule": SchedulePlan,
+    "stopping": StoppingPlan,
     "analysis": AnalysisPlan,
 }
 

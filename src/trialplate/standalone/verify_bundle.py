@@ -390,8 +390,7 @@ class Campaign:
         self.cuts: list[dict[str, Any]] = []  # what recoveries have cut off
         self.ways: Counter[tuple[str, str]] = Counter()  # (arm, termination) -> rows
         self.attempts: dict[tuple[str, int], Any] = {}
-        self.in_hand: set[tuple[str, int]] = set()
-        self.leaked: set[str] = set()
+        self.in_hand, self.leaked, self.stopped = set[tuple[str, int]](), set[str](), False
         self.amended, self.amendments = [self.lock_sha256], dict[str, str]()  # digests in order; path -> digest
         self.first_start, self.clock, self.newest = "", -(1 << 60), -1
         self.run_id: Any = None
@@ -514,10 +513,13 @@ class Campaign:
             raise self._wrong("amendment_changes_rule", "a kind that changes no rule", said["kind"])
         if said["kind"] == "stop" and not self.lock["protocol"].get("stopping"):
             raise self._wrong("stop_rule", "a stop that the lock registers", "none")
+        self.stopped = self.stopped or said["kind"] == "stop"
 
     def take_start(self, data: dict[str, Any], key: tuple[str, int], utc: str) -> None:
         """Trials of an arm start in their order, once; only what was interrupted may be replaced."""
         trial, others, before = self.trials.get(key[0]), len(self.in_hand), self.attempts.get((key[0], key[1] - 1))
+        if self.stopped:
+            raise self._wrong("stop_rule", "no attempt behind the stop", key)
         if trial is None or (data["arm"], data["ordinal"]) != (trial["arm"], trial["ordinal"]):
             raise self._wrong("row_unplanned", trial or "a planned trial", data)
         if key in self.attempts:
@@ -556,7 +558,7 @@ class Campaign:
     def check_names(self) -> None:
         """Every trial attempted, every attempt ended, the run closed; each file there, and no other."""
         left = [key for key, end in self.attempts.items() if end is None]
-        missing = sorted(self.trials.keys() - {key[0] for key in self.attempts})
+        missing = [] if self.stopped else sorted(self.trials.keys() - {key[0] for key in self.attempts})
         if left or missing or self.running or not self.closed or not self.closed[0]["complete"]:
             self._tell("coverage_incomplete", "journal.jsonl", "every trial ended, the run closed", (missing, left))
         wanted = {"lock.json", "journal.jsonl", "head.json", *self.amendments}

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from trialplate.canonical import canonical_json, sha256_hex
-from trialplate.errors import StorageFailure, UsageError, nearest
+from trialplate.errors import StorageFailure, UsageError
 from trialplate.record import Row
 from trialplate.store.amendments import AMENDMENT
 from trialplate.store.chain import JOURNAL, Record, Stamp, system_clock
@@ -27,7 +27,6 @@ from trialplate.store.fsio import Disk, Storage, write_new
 from trialplate.store.journal import Journal
 from trialplate.store.layout import (
     COMPLETION,
-    DERIVED,
     EXCHANGE,
     LOCK,
     ROW,
@@ -51,13 +50,6 @@ from trialplate.store.progress import Attempt, Ended, completion_document, termi
 from trialplate.store.rows import compare_end, compare_row, parse_row, row_bytes
 
 Clock = Callable[[], Stamp]
-
-
-def write_derived(folder: Path, name: str, data: bytes, *, disk: Storage | None = None) -> None:
-    """Put a file that is computed from the evidence (``DERIVED``) in place, atomically."""
-    if name not in DERIVED:
-        raise UsageError(f"{name!r} is no derived file of a campaign{nearest(name, DERIVED)}")
-    (disk or Disk()).replace(folder / name, data)
 
 
 class CampaignWriter:
@@ -154,6 +146,11 @@ class CampaignWriter:
     def row(self, attempt: Attempt) -> Row:
         """Return the stored row of an attempt that has ended. Raises EvidenceError when it is not what was ended."""
         return parse_row(self._row_line(attempt)[:-1], f"{attempt.folder}/{ROW}")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the registered stopping rule was invoked: no attempt is started any more."""
+        return self._ledger.stopped
 
     @property
     def unstarted(self) -> tuple[Planned, ...]:
@@ -290,9 +287,10 @@ class CampaignWriter:
     def close_run(self, *, complete: bool, reason: str | None = None) -> Record:
         """Say that the run ended, then write ``rows.jsonl`` and ``completion.json``; the lock is given back.
 
-        Raises UsageError ``not_complete`` for ``complete`` while a planned trial has not ended.
+        Raises UsageError ``not_complete`` for ``complete`` while trials are missing and no rule stopped.
         """
-        missing = [trial.trial_id for trial in self.unstarted] + [item.trial.trial_id for item in self.open_attempts]
+        running = [item.trial.trial_id for item in self.open_attempts]
+        missing = ([] if self.stopped else [trial.trial_id for trial in self.unstarted]) + running
         if complete and missing:
             raise UsageError(
                 f"{len(missing)} of {len(self.plan.trials)} trials have not ended, the first is {missing[0]}: "

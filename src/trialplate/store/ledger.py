@@ -137,6 +137,8 @@ class Ledger:
     def _check_start(self, data: Mapping[str, Any], place: str) -> Finding | None:
         if (shape := _misfit(data, _START)) is not None:
             return _wrong("schema_mismatch", f"{place} /data", *shape)
+        if self.stopped:
+            return _wrong("stop_rule", place, "no attempt behind the stop", f"{data['trial_id']}-{data['attempt']}")
         trial, attempt = self.plan.planned(data["trial_id"]), data["attempt"]
         if trial is None:
             return _wrong("row_unplanned", place, f"a trial of the {len(self.plan.trials)} planned", data["trial_id"])
@@ -181,6 +183,11 @@ class Ledger:
         if kind == LEAK and key not in self.attempts:
             return _wrong("row_unplanned", place, "an attempt that was started", data["attempt"])
         return None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the registered stopping rule was invoked: nothing is started any more."""
+        return any(document["kind"] == "stop" for document in self.amendments.documents)
 
     def compromised(self, trial_id: str) -> bool:
         """Return whether a leak was disclosed on any attempt of a trial: it is kept, and never run again."""
@@ -295,7 +302,7 @@ class Ledger:
             for attempt in self.open_attempts()
         ]
         missing = self.unstarted()
-        if missing:
+        if missing and not self.stopped:
             count = len(self.plan.trials)
             text = f"{count - len(missing)}, the first missing is {missing[0].trial_id}"
             found.append(_wrong("coverage_incomplete", "trials", f"{count} planned trials attempted", text))

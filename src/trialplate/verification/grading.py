@@ -18,6 +18,7 @@ from trialplate.record import Row
 from trialplate.registry import load_attribute, load_suite
 from trialplate.store.findings import Finding, finding
 from trialplate.store.view import CampaignView
+from trialplate.verification.outcomes import stop_findings
 
 Compared = Callable[[Row], Iterable[Finding]]
 
@@ -71,6 +72,7 @@ def coherence_findings(view: CampaignView, compared: Compared | None = None) -> 
         *input_findings(view),
         *(row_findings(view, suite) if compared is None else chain.from_iterable(map(compared, view.rows))),
         *registration_findings(view),
+        *stop_findings(view),
     ]
 
 

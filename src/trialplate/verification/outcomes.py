@@ -14,11 +14,15 @@ from trialplate.record import Outcome, Row, Status, Trace
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.own import own_scorer
 from trialplate.scoring.score import counted_outcomes, score_attempt
+from trialplate.scoring.stopping import stopping_of, trials_until
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.channels import ActionSpec
 from trialplate.spec.plan import AnalysisPlan
 from trialplate.spec.stages import StageChain
+from trialplate.store.amendments import amendment_path
+from trialplate.store.chain import JOURNAL
 from trialplate.store.disclosures import COMPROMISED
+from trialplate.store.findings import Finding, finding
 from trialplate.store.view import CampaignView
 
 Scored = Callable[[Row], Outcome]
@@ -104,7 +108,8 @@ def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, An
     """Carry out the analysis plan of a lock."""
     plan, suite = lock_document["protocol"]["analysis"], lock_document["suite"]
     planned: dict[str, int] = {arm["name"]: 0 for arm in lock_document["arms"]}
-    for trial in lock_document["schedule"]:
+    stopping = stopping_of(lock_document, outcomes)
+    for trial in lock_document["schedule"][: trials_until(stopping, lock_document)]:
         planned[trial["arm"]] += 1
     return analyse_outcomes(
         outcomes,
@@ -134,4 +139,42 @@ def claim_blockers(
         blockers.append("holdout_spent")
     if any(arm.counts.initiated < (arm.counts.planned or 0) for arm in analysis.arms):
         blockers.append("incomplete_coverage")
+    if _stopped_elsewhere(analysis, lock_document, view):
+        blockers.append("unregistered_stop")
     return sorted(blockers)
+
+
+def _stopped_elsewhere(analysis: Analysis, lock_document: Mapping[str, Any], view: CampaignView | None) -> bool:
+    """Return whether trials were run behind the stop of the registered rule, or a stop was said not of its making."""
+    counts = [arm.counts for arm in analysis.arms]
+    to_be_run = sum(count.planned or 0 for count in counts)
+    said = view is not None and any(amendment.kind == "stop" for amendment in view.amendments)
+    return any(count.initiated > (count.planned or 0) for count in counts) or (
+        said and to_be_run == len(lock_document["schedule"])
+    )
+
+
+def stop_findings(view: CampaignView) -> list[Finding]:
+    """Apply the registered stopping rule to the outcomes again, and compare with where the run ended."""
+    outcomes = score_view(view) if view.lock_document["protocol"].get("stopping") is not None else ()
+    stopping = stopping_of(view.lock_document, outcomes)
+    said = next((amendment for amendment in view.amendments if amendment.kind == "stop"), None)
+    if stopping is None:
+        return []  # no rule: that a stop was said is a finding of the journal
+    if stopping.stopped_after is None:
+        if said is None:
+            return []
+        return [_stop(said.n, f"no stop in {len(stopping.looks)} looks at {stopping.planned} blocks", said.text)]
+    until = trials_until(stopping, view.lock_document)
+    behind = [outcome.trial_id for outcome in outcomes if int(outcome.trial_id) >= until]
+    if behind:
+        text = f"{len(behind)} attempts behind it, the first of trial {behind[0]}"
+        return [_stop(said.n if said else 0, stopping.sentence(), text)]
+    if said is None:
+        return [_stop(0, stopping.sentence(), "no amendment of the kind 'stop'")]
+    return []
+
+
+def _stop(n: int, expected: str, found: str) -> Finding:
+    path = amendment_path(n) if n else JOURNAL
+    return finding("stop_rule", path, expected=expected, found=found[:200])

@@ -28,7 +28,8 @@ from golden import (
 )
 from trialplate.canonical import canonical_json, read_stored, sha256_hex
 from trialplate.errors import EvidenceError, LockError, StorageFailure, TrialplateError, UsageError
-from trialplate.store.campaign import CampaignWriter, write_derived, write_lock
+from trialplate.store.campaign import CampaignWriter, write_lock
+from trialplate.store.derived import write_derived
 from trialplate.store.fsio import Disk
 from trialplate.store.verify import check
 from trialplate.store.view import read_campaign
