@@ -28,10 +28,8 @@ from trialplate.record import (
 )
 from trialplate.spec.channels import ActionSpec, ObservationSpec, PolicySpec
 from trialplate.spec.plan import ErrorsRule
-from trialplate.spec.skills import SkillCase
+from trialplate.spec.skills import Phase, SkillCase
 from trialplate.spec.stages import StageChain
-
-SkillPhase = Literal["setup", "waypoint", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +263,7 @@ class SkillPlanner(Protocol):
 class SkillEnvironment(Environment, Protocol):
     """A world that replays plans: it is told what each row is, and so how long it takes."""
 
-    def phase(self, name: SkillPhase) -> None:
+    def phase(self, name: Phase) -> None:
         """Say what the next steps are, until it is said again; after a reset, ``setup``."""
         ...
 

@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.errors import EvidenceError, TrialplateError
-from trialplate.interfaces import Environment, ResetEvidence, Scenario, Suite
-from trialplate.record import Outcome, Row, Trace
+from trialplate.interfaces import Environment, ResetEvidence, Scenario, SkillEnvironment, Suite
+from trialplate.record import Column, Outcome, Row, Trace
 from trialplate.registry import load_attribute, load_suite
+from trialplate.scoring.own import own_scorer
 from trialplate.scoring.score import outcome_of
+from trialplate.spec.skills import PHASES, Phase
 from trialplate.spec.stages import StageChain
 from trialplate.store.findings import EvidenceProblem, Finding, finding
 from trialplate.store.folder import Folder
@@ -89,10 +91,14 @@ def simulate_again(recording: Recorded, environment: Environment, scenario: Scen
     The environment stands at the moment that was yielded last. Raises EvidenceError ``replay_mismatch`` where the
     world refuses a recorded action, and whatever fault the world itself raises.
     """
+    phases = _phases(recording, environment)
+    skilled = environment if isinstance(environment, SkillEnvironment) else None  # asked once: it is slow to tell
     evidence = environment.reset(scenario, seed=recording.row.env_seed)
     measured = environment.measure().values
     yield Moment(0, environment.state_sha256(), measured, evidence)
     for step, action in enumerate(recording.trace.action, start=1):
+        if skilled is not None:
+            skilled.phase(phases[step - 1])
         refusal = environment.step(action)
         if refusal is not None:
             raise EvidenceError(
@@ -102,6 +108,17 @@ def simulate_again(recording: Recorded, environment: Environment, scenario: Scen
             )
         measured = environment.measure().values
         yield Moment(step, environment.state_sha256(), measured)
+
+
+def _phases(recording: Recorded, environment: Environment) -> tuple[Phase, ...]:
+    """Return what each recorded row was to a world that replays plans; nothing for any other world."""
+    if not isinstance(environment, SkillEnvironment):
+        return ()
+    kinds = recording.trace.measured["sample_kind"][1:, 0].tolist()
+    strange = [kind for kind in kinds if kind not in PHASES]
+    if strange:
+        raise EvidenceError(f"trial {recording.row.trial_id}: unknown kind of row {strange[0]!r}", code=MISMATCH)
+    return tuple(PHASES[int(kind)] for kind in kinds)
 
 
 # -- one attempt compared with its recording -------------------------------------------------------------------
@@ -129,15 +146,11 @@ class Repeater:
         self._folder, self._body = folder, suite["body"]
         self._max_steps: int = suite["max_steps"]
         self._profiles = {arm["name"]: arm["profile"] for arm in lock["arms"]}
-        self._chain = StageChain.model_validate_json(json.dumps(suite["chain"]))
+        self._own = own_scorer(lock)
+        self._chain = StageChain.model_validate_json(json.dumps(suite["chain"])) if self._own is None else None
         self._fault_table: Mapping[str, str] = suite["fault_table"]
         self._locked_columns = lock_columns(lock)
         self._worlds = Worlds(suite["name"])
-        self._names = [
-            (column.name, f"[{index}]" if column.dim > 1 else "", column.unit)
-            for column in self._worlds.suite.columns
-            for index in range(column.dim)
-        ]
 
     def repeat_all(self, rows: Sequence[Row]) -> list[Repeat]:
         """Simulate a few attempts again, one after the other."""
@@ -188,47 +201,65 @@ class Repeater:
     def _step_findings(self, recorded: Recorded, again: _Again) -> Iterator[Finding]:
         """Name the first control step that differs, and by how much what was measured there differs at most."""
         trace, reached = recorded.trace, len(again.states)
-        then = np.concatenate([trace.measured[column.name] for column in self._worlds.suite.columns], axis=1)
+        columns = self._columns(recorded.row)
+        then = np.concatenate([trace.measured[column.name] for column in columns], axis=1)
         unequal = (again.measured[:reached] != then[:reached]).any(axis=1)
         unequal |= np.array(again.states) != np.array(trace.state_sha256[:reached])
         if unequal.any():
             step = int(np.flatnonzero(unequal)[0])
             state, found = trace.state_sha256[step], again.states[step]
-            largest = self._largest(then[step], again.measured[step])
+            largest = _largest(columns, then[step], again.measured[step])
             yield _different(recorded.row, f"/state_sha256/{step}", f"state {state} at control step {step}",
                              f"state {found}; {largest}")  # fmt: skip
         elif again.stopped is not None:
             where = f"/action/{reached - 1}" if reached else "/reset"
             yield _different(recorded.row, where, f"control step {reached} of {trace.steps}", again.stopped)
 
-    def _largest(self, then: NDArray[np.float64], now: NDArray[np.float64]) -> str:
-        away = np.abs(now - then)
-        index = int(np.argmax(away))
-        if away[index] == 0.0:
-            return "every measured column is equal there"
-        name, component, unit = self._names[index]
-        return (
-            f"of what is measured, {name}{component} differs most, by {away[index]:.6g} {unit}"
-            f" (recorded {then[index]:.6g}, now {now[index]:.6g})"
-        )
+    def _columns(self, row: Row) -> tuple[Column, ...]:
+        return self._worlds.suite.columns_of(self._worlds.scenario(row.scenario))
 
     def _outcome_findings(self, recorded: Recorded, again: _Again) -> Iterator[Finding]:
         """Score what was measured again and compare status and stages with those of the recording."""
         row, trace = recorded.row, recorded.trace
-        ends = np.cumsum([column.dim for column in self._worlds.suite.columns])[:-1]
+        columns = self._columns(row)
+        ends = np.cumsum([column.dim for column in columns])[:-1]
         parts = np.split(again.measured, ends, axis=1)
-        names = (column.name for column in self._worlds.suite.columns)
+        names = (column.name for column in columns)
         now = Trace(
             trace.action, dict(zip(names, parts, strict=True)), tuple(again.states), trace.step_wall_us, trace.calls
         )
         try:
-            before = outcome_of(row, trace, chain=self._chain, fault_table=self._fault_table)
-            after = outcome_of(row, now, chain=self._chain, fault_table=self._fault_table)
+            before, after = (self._worth(row, seen) for seen in (trace, now))
         except EvidenceError:
             return  # it cannot be scored at all: recomputation has said so
         if _told(before) != _told(after):
             where = f"{row.trial_id}-{row.attempt}"
             yield finding(MISMATCH, "results.jsonl", pointer=where, expected=_told(before), found=_told(after))
+
+
+    def _worth(self, row: Row, trace: Trace) -> Outcome:
+        if self._own is not None:
+            return self._own(row, trace)
+        assert self._chain is not None  # a suite has one or the other
+        return outcome_of(row, trace, chain=self._chain, fault_table=self._fault_table)
+
+
+def _largest(columns: Sequence[Column], then: NDArray[np.float64], now: NDArray[np.float64]) -> str:
+    """Say which measured number (of rows (D,) then and now) differs most."""
+    away = np.abs(now - then)
+    index = int(np.argmax(away))
+    if away[index] == 0.0:
+        return "every measured column is equal there"
+    names = [
+        (column.name, f"[{at}]" if column.dim > 1 else "", column.unit)
+        for column in columns
+        for at in range(column.dim)
+    ]
+    name, component, unit = names[index]
+    return (
+        f"of what is measured, {name}{component} differs most, by {away[index]:.6g} {unit}"
+        f" (recorded {then[index]:.6g}, now {now[index]:.6g})"
+    )
 
 
 @dataclass(slots=True)

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from trialplate.canonical import action_sha256
 from trialplate.errors import CaseFault, ContractFault, HarnessFault, PlanFault, PolicyFault, TrialplateError
-from trialplate.interfaces import Environment, ResetEvidence, SkillEnvironment, SkillPhase
+from trialplate.interfaces import Environment, ResetEvidence, SkillEnvironment
 from trialplate.policies.planning.process import Planned, PlannerCard, PlannerProcess, PlannerSource
 from trialplate.record import Event, SkillPlan
 from trialplate.record.plan_check import check_segments
 from trialplate.registry import load_attribute
 from trialplate.run.attempt import Attempt, Setting
 from trialplate.run.frames import PendingDigest
-from trialplate.spec.skills import CASE_DETAILS, SkillCase, shown_case, skill_case
+from trialplate.spec.skills import CASE_DETAILS, Phase, SkillCase, shown_case, skill_case
 
 FAULT_DETAIL = "fault_detail"
 """Kind of the event that holds the detail of a fault."""
@@ -182,7 +182,7 @@ class _Trial:
         for _ in range(self.setting.suite.settle_rows):
             self._step("settle", plan.trajectory[-1])
 
-    def _step(self, phase: SkillPhase, action: NDArray[np.float64]) -> None:
+    def _step(self, phase: Phase, action: NDArray[np.float64]) -> None:
         """Run and record one row. Raises CaseFault when the world breaks: nobody's failure."""
         attempt, environment = self.attempt, self.environment
         try:

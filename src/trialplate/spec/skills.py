@@ -51,6 +51,11 @@ PLAN_DETAILS = (
 )
 """Details of ``planner_reported_failure`` for a plan that is none."""
 
+RESET, SETUP, WAYPOINT, SETTLE = 0, 1, 2, 3
+"""Values of the column ``sample_kind``: what led to a row of a trace."""
+Phase = Literal["setup", "waypoint", "settle"]
+PHASES: Mapping[int, Phase] = {SETUP: "setup", WAYPOINT: "waypoint", SETTLE: "settle"}
+
 CASE_DETAILS = (
     "missing_segment",
     "segment_out_of_range",

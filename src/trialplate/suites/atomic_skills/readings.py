@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from trialplate.errors import CaseFault, EvidenceError, nearest
 from trialplate.record import StagePart, Trace
-from trialplate.spec.skills import SkillCase
+from trialplate.spec.skills import RESET, SETTLE, SETUP, WAYPOINT, SkillCase
 from trialplate.suites.atomic_skills.tolerances import Scoring
 
 Floats = NDArray[np.float64]
-RESET, SETUP, WAYPOINT, SETTLE = 0, 1, 2, 3
-"""Values of the column ``sample_kind``."""
 _DECIMALS = 12
 
 

@@ -15,11 +15,11 @@ from trialplate.errors import CaseFault, EvidenceError, nearest
 from trialplate.interfaces import Scenario
 from trialplate.record import Outcome, Row, SkillFacts, StageResult, Status, Trace
 from trialplate.record.plan_check import check_segments
-from trialplate.spec.skills import SkillCase, skill_case
+from trialplate.spec.skills import RESET, SkillCase, skill_case
 from trialplate.suites.atomic_skills.climbing import PLANNER_REASONS, Climb
 from trialplate.suites.atomic_skills.diagnostics import diagnostics
 from trialplate.suites.atomic_skills.ladders import SKILLS
-from trialplate.suites.atomic_skills.readings import RESET, Readings, at_most, before_plan, replayed
+from trialplate.suites.atomic_skills.readings import Readings, at_most, before_plan, replayed
 from trialplate.suites.atomic_skills.stages import GOALS, READERS
 from trialplate.suites.atomic_skills.tolerances import Scoring
 from trialplate.suites.atomic_skills.trust import judge_motion
