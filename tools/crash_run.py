@@ -59,6 +59,15 @@ def placing_points(act: placing_matrix.Act, sample: int, violated: list[str]) ->
     return Counter(kind(place.fault, place.power) for place in chosen)
 
 
+def tell(name: str, kinds: Counter[str]) -> int:
+    """Print how many points there are of each kind, and return how many in all."""
+    total = sum(kinds.values())
+    print(f"{total:7}  {name}", flush=True)
+    for words, count in sorted(kinds.items()):
+        print(f"{count:14}  {words}", flush=True)
+    return total
+
+
 def main() -> int:
     """Run; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,18 +77,14 @@ def main() -> int:
     violated: list[str] = []
     calls = {base: len(undisturbed(base).calls) for base in BASES}
     print(f"system calls of the undisturbed runs: {', '.join(f'{n} {base}' for base, n in calls.items())}")
-    counts = {"a run and its recovery": run_points(sample, violated)}
-    with TemporaryDirectory() as scratch, placing_matrix.one_harness():
+    total = tell("a run and its recovery", run_points(sample, violated))
+    with TemporaryDirectory() as scratch:
         golden = make_golden(Path(scratch))
-        small = placing_matrix.make_small(golden)
-        publishings = [placing_matrix.Publishing(small, old=old) for old in (False, True)]
-        for act in (placing_matrix.Sealing(golden), *publishings):
-            counts[act.name] = placing_points(act, sample, violated)
-    for name, kinds in counts.items():
-        print(f"{sum(kinds.values()):7}  {name}")
-        for words, count in sorted(kinds.items()):
-            print(f"{count:14}  {words}")
-    total = sum(sum(kinds.values()) for kinds in counts.values())
+        with placing_matrix.one_harness():
+            small = placing_matrix.make_small(golden)
+            publishings = [placing_matrix.Publishing(small, old=old) for old in (False, True)]
+            for act in (placing_matrix.Sealing(golden), *publishings):
+                total += tell(act.name, placing_points(act, sample, violated))
     print(f"{total:7}  crash points in {perf_counter() - start_s:.0f} s, {len(violated)} violated")
     for text in violated:
         print(f"VIOLATED {text}")

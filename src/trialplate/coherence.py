@@ -7,7 +7,7 @@ depend on them: the protocol inside the lock, the installed suite, the recorded 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -257,8 +257,17 @@ def input_findings(view: CampaignView) -> list[Finding]:
     for record in view.records:
         changed = changed_arms(view.lock_document, record["data"]) if record["type"] == "inputs.checked" else ()
         if changed:
-            found.append(_inputs("the locked code and weights", f"others of {', '.join(sorted(changed))}"))
+            found.append(_inputs("the locked code and weights", _told(view.lock_document, record["data"], changed)))
     return found
+
+
+def _told(lock_document: Mapping[str, Any], checked: Mapping[str, Any], changed: Iterable[str]) -> str:
+    """Say whose code or weights were not the locked ones at a check, and what the check said of them."""
+    sources = {"suite": lock_document["suite"]["sources"]["sha256"], "harness": lock_document["harness"]["sha256"]}
+    others = [name for name, digest in sources.items() if checked.get(f"{name}_sha256") != digest]
+    if others:
+        return "; ".join(f"another {name}, {checked.get(f'{name}_sha256')}" for name in others)
+    return "; ".join(f"of {arm}: {checked['digests'].get(arm, 'nothing')}" for arm in sorted(changed))
 
 
 def _row(path: str, pointer: str, expected: object, found: object) -> Finding:

@@ -57,8 +57,10 @@ def look(lock: Lock, *, since: Look | None = None) -> Look:
     digests = {name: _digest(arm, lock.base) for name, arm in arms.items()}
     for name, before in since.marks.items() if since is not None else ():
         written = first_written(before, marks[name])
-        if written is not None and digests[name] == locked_inputs(lock.document)[name]:
-            digests[name] = f"as locked, but {written} was written during the run"
+        if written is not None:
+            now = digests[name]
+            told = "as locked, but" if now == locked_inputs(lock.document)[name] else f"{now}, and"
+            digests[name] = f"{told} {written} was written during the run"
     return Look(digests, _suite_sha256(lock.document), fingerprint.harness()["sha256"], marks)
 
 

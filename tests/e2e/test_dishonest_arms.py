@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pytest
 
 from lying_servers import hello_of, honest, own_server
-from trialplate import api, exam
+from trialplate import api, exam, publishing, sealing
 from trialplate.errors import EvidenceError, LockError, StorageFailure
 from trialplate.policies.wire import own
 from trialplate.record import Outcome, Row, Status
@@ -227,6 +227,39 @@ def test_row_09_a_served_arm_that_changes_its_files_is_another_one_from_the_next
     verdict, reasons = ran.claim()
     assert verdict == "ineligible" and "identity_changed" in reasons
     assert ran.verdict()[0] == 0  # nothing is hidden: the record says that the arm is no longer the locked one
+
+
+@pytest.mark.parametrize("cheat", ["edits its source", "edits its source and puts it back", "swaps its checkpoint"])
+def test_row_09_a_campaign_of_an_arm_that_changed_itself_is_sealed_with_the_reason_and_never_promoted(
+    tmp_path: Path, cheat: str
+) -> None:
+    ran = run(tmp_path, f"\nArm.cheat = lambda self: {CHEATS[cheat]}\n", "inside")
+    sealed = sealing.seal(ran.campaign, tmp_path / "bundles", verifier=_checked)
+    assert sealed.verdict.exit_code == 3 and "inputs_changed_during_run" in sealed.verdict.reasons
+    findings = sealed.verdict.document["findings"]
+    told = [item["found"] for item in findings if item["code"] == "inputs_changed_during_run"]
+    file = "weights.bin" if "checkpoint" in cheat else "arm.py"
+    assert any(text.startswith("of bad: ") and f"{file} was written during the run" in text for text in told), told
+    done = publishing.promote(sealed.path, verifier=_checked)
+    assert done.exit_code == 3 and done.document["result"] == "refused"
+    assert "inputs_changed_during_run" in done.reasons
+    state = publishing.standing(sealed.path)
+    assert state.state == "QUARANTINED" and "inputs_changed_during_run" in state.reasons
+
+
+def test_row_58_a_campaign_into_which_an_arm_wrote_is_not_sealed(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path, "\nArm.cheat = lambda self: (self.campaign / 'episodes/x.txt').write_text('PASS')\n", "inside"
+    )
+    with pytest.raises(EvidenceError, match=r"file_extra: episodes/x\.txt"):
+        sealing.seal(ran.campaign, tmp_path / "bundles", verifier=_checked)
+    assert not (tmp_path / "bundles").exists()
+
+
+def _checked(folder: Path) -> sealing.FreshVerdict:
+    """What a verifier process would say, said in this one."""
+    verdict = exam.verify(folder)
+    return sealing.FreshVerdict(verdict.exit_code, verdict.document())
 
 
 def test_an_arm_that_edits_itself_and_dies_is_not_loaded_again(tmp_path: Path) -> None:

@@ -103,6 +103,18 @@ def test_what_was_changed_and_put_back_during_a_run_is_named_though_its_digest_i
     assert Path(place).name in look(lock, since=first).digests["mine"]
 
 
+@pytest.mark.parametrize("place", ["ckpt/model-1.bin", "code/mine.py"])
+def test_what_was_changed_during_a_run_is_named_beside_its_new_digest(
+    locked: Callable[..., Lock], place: str
+) -> None:
+    lock = locked()
+    first = look(lock)
+    time.sleep(0.02)
+    (lock.base / place).write_bytes(b"something else")
+    bare, said = look(lock).digests["mine"], look(lock, since=first).digests["mine"]
+    assert said.startswith(f"{bare}, and ") and f"{Path(place).name} was written during the run" in said
+
+
 def test_a_file_that_only_got_another_name_was_not_written(locked: Callable[..., Lock], tmp_path: Path) -> None:
     lock = locked()
     first = look(lock)
