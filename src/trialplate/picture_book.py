@@ -20,6 +20,7 @@ from trialplate.scoring.conduct import nearest_rank
 from trialplate.store.disclosures import attempt_id
 from trialplate.store.view import CampaignView
 from trialplate.verification import analyse_document, score_view
+from trialplate.verification.clocks import unsynchronised
 
 STRIP_FRAMES = 6
 STRIP_SIZE_PX = 128
@@ -50,6 +51,7 @@ def write_report(
         media=draw_failures(view, suite, outcomes, workers=workers, progress=progress),
         identity=identity_facts(view),
         latency=latencies(view),
+        unsynchronised=unsynchronised(view),
         exploratory={name: sorted(digests) for name, digests in sorted(declared_registrations(view).items())},
         addresses=addresses(view),
         amendments=tuple(

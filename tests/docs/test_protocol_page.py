@@ -73,6 +73,7 @@ def test_a_page_about_ways_to_attach_shows_each(page: str) -> None:
         ("`[arms.as_suite]`", protocol.AsTheSuite),
         ("`[[arms.adapters]]`", protocol.AdapterChoice),
         ("`[budgets]`", protocol.Budgets),
+        ("`[clocks]`", protocol.Clocks),
         ("`[schedule]`", protocol.SchedulePlan),
         ("`[stopping]`", stopping.StoppingPlan),
         ("`[analysis]`", plan.AnalysisPlan),

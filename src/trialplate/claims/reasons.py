@@ -18,6 +18,7 @@ BLOCKERS: Mapping[str, str] = {
     "holdout_spent": "the held-out scenarios were opened for something else before this lock",
     "unregistered_stop": "the run stopped elsewhere than registered",
     "unwanted_motion": "the claiming arm moved what it must not move",
+    "sync_unverified": "the clocks of an arm and of the harness are further apart than registered, or nobody knows",
     "exploratory_registration": "an arm was run under another identity than the locked one",
 }
 

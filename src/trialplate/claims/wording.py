@@ -70,6 +70,10 @@ TEMPLATES: Mapping[str, str] = {
         "{arm}: these numbers stayed within 3 of zero although far more is legal, as when normalised actions are sent"
         " where physical ones belong: {scalars}."
     ),
+    "warn_sync": (
+        "{arms}: its clock and that of the harness may be more than the registered {max_s:g} s apart, or nobody knows"
+        " (sync_unverified): times that it reports cannot be held against ours."
+    ),
     "warn_exploratory": (
         "{arms}: run under another identity than the locked one. The run is exploratory and licenses no claim."
     ),

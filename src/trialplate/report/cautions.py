@@ -27,6 +27,9 @@ def warnings(data: ReportData, facts: Mapping[str, Mapping[str, Any]], tested: S
         found.append(say.sentence("warn_holdout_spent", author=pack["author"], **spent))
     if data.exploratory:
         found.append(say.sentence("warn_exploratory", arms=", ".join(data.exploratory)))
+    if data.unsynchronised:
+        max_s = data.lock["protocol"]["clocks"]["max_sync_error_s"]
+        found.append(say.sentence("warn_sync", arms=", ".join(data.unsynchronised), max_s=max_s))
     for arm in data.analysis.arms:
         found += _arm(arm, facts[arm.arm]["role"], data)
     profiles = {facts[arm.arm]["profile"] for arm in tested}

@@ -77,7 +77,7 @@ class ReportData:
     head, the results file or the qualification. ``latency``: arm -> how long it took; wall clock, so it stands in no
     other result. ``exploratory``: arm -> the identities it was run under that are not the locked one. ``changes``:
     what the operator recorded beside the lock. ``addresses``: arm -> where else it was asked. ``amendments``: all of
-    them, in order.
+    them, in order. ``unsynchronised``: arms whose clock is not known to be as close as registered.
     """
 
     lock: Mapping[str, Any]
@@ -93,3 +93,4 @@ class ReportData:
     changes: tuple[Change, ...] = ()
     amendments: tuple[Said, ...] = ()
     addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unsynchronised: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from trialplate.record import Row
 from trialplate.registry import load_suite
 from trialplate.run.attempt import Recording
 from trialplate.run.bench import BenchPlan, lost_trial, unfinished_row
+from trialplate.run.clocks import clock_facts
 from trialplate.run.executors import Refused, Returned, Task, run_processes, run_serial
 from trialplate.run.halting import Halting
 from trialplate.run.interrupt import Interrupt, interruptible
@@ -35,6 +36,7 @@ from trialplate.spec.schemes import ATTACHED, REMOTE, scheme_of
 from trialplate.store.amending import only_amended
 from trialplate.store.campaign import CampaignWriter
 from trialplate.store.chain import JOURNAL
+from trialplate.store.clocks import CLOCK_SYNC
 from trialplate.store.findings import EvidenceProblem
 from trialplate.store.folder import Folder
 from trialplate.store.layout import FIRST_ATTEMPT, Planned
@@ -133,6 +135,8 @@ def run_campaign(
             with interruptible() as interrupt:
                 if attachment is not None:
                     attachment.begun(partial(_note, writer, interrupt))
+                for facts in clock_facts(lock.document, arms, addresses=addresses or {}):
+                    _note(writer, interrupt, CLOCK_SYNC, facts)
                 stopped_by = _run_tasks(writer, lock, how, interrupt=interrupt)
             _end_interrupted(writer, plan)
         return _close(writer, lock, folder, first=first, stopped_by=stopped_by, exploratory=tuple(sorted(registered)))

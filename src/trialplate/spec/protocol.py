@@ -122,6 +122,16 @@ class Budgets(Frozen):
         return self
 
 
+class Clocks(Frozen):
+    """How far the clock of a server or client may be from that of the harness.
+
+    ``required``: whether a claim needs it to be known; it is reported in any case.
+    """
+
+    max_sync_error_s: PositiveSeconds
+    required: bool
+
+
 class SchedulePlan(Frozen):
     """Order of the trials, and what becomes of an attempt that a crash interrupted.
 
@@ -152,6 +162,7 @@ class Protocol(Frozen):
     holdouts: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     arms: Annotated[tuple[ArmChoice, ...], Field(min_length=1)]
     budgets: Budgets = Budgets()
+    clocks: Clocks | None = None
     schedule: SchedulePlan = SchedulePlan()
     stopping: StoppingPlan | None = None
     fault_table: dict[str, StatusName] = Field(default_factory=dict)
@@ -173,6 +184,7 @@ _TABLES: dict[str, type[Frozen]] = {
     "suite": SuiteChoice,
     "arms": ArmChoice,
     "budgets": Budgets,
+    "clocks": Clocks,
     "schedule": SchedulePlan,
     "stopping": StoppingPlan,
     "analysis": AnalysisPlan,

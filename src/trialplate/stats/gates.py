@@ -30,6 +30,7 @@ BLOCKERS = (
     "unwanted_motion",
     "holdout_spent",
     "exploratory_registration",
+    "sync_unverified",
 )
 """What the evidence can say against asking the question at all; ``claims.wording`` has the words for each."""
 PARTS = ("cost", "time", "non_inferior")

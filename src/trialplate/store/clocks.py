@@ -12,6 +12,8 @@ from typing import Any
 from trialplate.store.chain import Record, Stamp
 
 CLOCK_STEP = "clock_step"
+CLOCK_SYNC = "clock_sync"
+"""Event: how far the clock of an arm may be from ours, where a protocol asks."""
 TOLERANCE_US = 1_000_000
 """What the two clocks may differ by without a word, and one part in a thousand of the time that passed."""
 _SLEWED = 1000

@@ -24,6 +24,7 @@ from trialplate.store.chain import JOURNAL
 from trialplate.store.disclosures import COMPROMISED
 from trialplate.store.findings import Finding, finding
 from trialplate.store.view import CampaignView
+from trialplate.verification.clocks import sync_blockers
 
 Scored = Callable[[Row], Outcome]
 
@@ -128,11 +129,14 @@ def claim_blockers(
     """Return what stands against any claim on this evidence, whatever its numbers say.
 
     ``not_qualified`` is among them: only raw control campaigns can take it away (``trialplate.exam``). ``view``: the
-    evidence itself, which tells whether an arm was run under another identity than the locked one.
+    evidence itself, which tells whether an arm was run under another identity than the locked one, or by a clock that
+    nobody knows.
     """
     blockers = ["not_qualified"]
     if view is not None and declared_registrations(view):
         blockers.append("exploratory_registration")
+    if view is not None:
+        blockers += sync_blockers(view)
     if run_class(lock_document) != CONFIRMATORY:
         blockers.append("not_confirmatory")
     if spent_packs(lock_document):
