@@ -13,6 +13,7 @@ from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification.derived import DERIVED_CODES, derived_findings, unreadable_findings
 from trialplate.verification.grading import coherence_findings, grader_findings, scene_findings
 from trialplate.verification.locked import locked_findings
+from trialplate.verification.recordings import Recordings
 from trialplate.verification.verdict import NOT_LOOKED_AT, Verdict
 
 
@@ -22,16 +23,19 @@ def verify_campaign(
     ignore: Collection[str] = (),
     qualified: bool | None = None,
     belongs: Belongs = in_campaign,
+    workers: int = 1,
 ) -> Verdict:
     """Check digests, then recompute scenes, grades, analysis and claims. ``ignore``: derived files not looked at.
 
     ``qualified``: whether raw control campaigns qualify this harness; None when nobody looked. Claims that lean on
     a qualification are then blocked (``qualification_missing``), never taken at their word.
     ``belongs``: which paths are accounted for elsewhere, because a bundle lies around the campaign.
+    ``workers``: processes that read recordings; above one they are spawned, so a script needs its main guard.
     """
     if not folder.is_dir():
         raise UsageError(f"no campaign at {folder}")
-    integrity = check(folder, belongs=belongs)
+    recordings = Recordings(folder, workers=workers)
+    integrity = check(folder, belongs=belongs, looks=recordings.look)
     findings = list(integrity.findings)
     findings += [
         finding("file_extra", name, expected="no such file", found="a derived file that nothing here computes")
@@ -40,13 +44,17 @@ def verify_campaign(
     ]
     wrong = locked_findings(integrity.survey.lock_document) if integrity.survey is not None else []
     findings += wrong
-    view = _view(folder) if integrity.survey is not None and not wrong else None
+    view = _view(folder, recordings) if integrity.survey is not None and not wrong else None
     if view is None:
         findings += unreadable_findings(folder, [name for name in DERIVED_CODES if name not in ignore])
     else:
         try:
-            findings += [*grader_findings(view), *coherence_findings(view), *scene_findings(view)]
-            findings += derived_findings(view, ignore=ignore, qualified=qualified)
+            findings += [
+                *grader_findings(view),
+                *coherence_findings(view, recordings.compared),
+                *scene_findings(view),
+            ]
+            findings += derived_findings(view, ignore=ignore, qualified=qualified, recordings=recordings)
         except EvidenceError as error:
             findings.append(
                 finding("grades_not_reproduced", "results.jsonl", expected="scorable evidence", found=error.message)
@@ -62,8 +70,8 @@ def verify_campaign(
     )
 
 
-def _view(folder: Path) -> CampaignView | None:
+def _view(folder: Path, recordings: Recordings) -> CampaignView | None:
     try:
-        return read_campaign(folder)
+        return read_campaign(folder, known=recordings.rows())
     except EvidenceError:
         return None  # a finding already

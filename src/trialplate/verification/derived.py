@@ -17,6 +17,7 @@ from trialplate.store.findings import EvidenceProblem, Finding, finding, malform
 from trialplate.store.folder import Folder
 from trialplate.store.view import CampaignView
 from trialplate.verification.outcomes import analyse_document, claim_blockers, score_view
+from trialplate.verification.recordings import Recordings
 
 DERIVED_CODES = {
     "results.jsonl": "grades_not_reproduced",
@@ -42,15 +43,17 @@ def claims_bytes(claims: Sequence[Claim], blockers: Sequence[str]) -> bytes:
     )
 
 
-def derived_findings(view: CampaignView, *, ignore: Collection[str], qualified: bool | None) -> list[Finding]:
+def derived_findings(
+    view: CampaignView, *, ignore: Collection[str], qualified: bool | None, recordings: Recordings
+) -> list[Finding]:
     """Compute every derived file again and compare it with the stored one."""
     found: list[Finding] = []
-    outcomes = score_view(view)
+    outcomes = score_view(view, scored=recordings.outcome)
     analysis = analyse_document(outcomes, view.lock_document)
     derived = {
         "results.jsonl": results_bytes(outcomes),
         "analysis.json": canonical_json(analysis.document()),
-        "summary.json": canonical_json(summary_document(view, outcomes, analysis)),
+        "summary.json": canonical_json(summary_document(view, outcomes, analysis, timed=recordings.times_us)),
     }
     if (view.folder / "claims.json").is_file() and "claims.json" not in ignore:
         claimed = _claimed_blockers(view.folder)
