@@ -100,7 +100,8 @@ class PickPlace:
         robot = self.robot
         applied = read_applied_scene(model, data, robot=robot, schema=settings.readback_schema)
         expected = self._expected_scene(scenario, scene_sha256)
-        check_applied_scene(scenario, applied, expected=expected.scene)
+        if document_sha256(applied) != expected.sha256:
+            check_applied_scene(scenario, applied, expected=expected.scene)
         self._controller.reset(settings.robot.home_joint_pos_rad)
         self._grasp = GraspAttachment(model, name=ATTACHMENT, pads=robot.pads, settings=attachment_settings(settings))
         self._ctrl = data.ctrl.copy()
