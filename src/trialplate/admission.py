@@ -67,7 +67,7 @@ def _suite_faults(raw: Mapping[str, Any], *, base: Path) -> list[DocumentFault]:
             faults += _arm_faults(arm, suite, place=f"arms[{index}]", base=base)
     faults += pair_faults(raw, suite)
     faults += stopping_faults(raw, suite)
-    return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + fault_table_faults(raw)
+    return faults + plan_faults(raw, suite) + _budget_faults(raw, suite) + fault_table_faults(raw, suite)
 
 
 def stopping_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
@@ -277,6 +277,9 @@ def _word_faults(identity: Any, *, place: str) -> list[DocumentFault]:
 def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
     budgets = raw.get("budgets")
     steps = budgets.get("max_steps") if isinstance(budgets, dict) else None
+    if steps is not None and suite.kind == "skill":
+        message = "a plan is replayed whole or not at all: leave it out"
+        return [DocumentFault("budgets.max_steps", message)]
     if isinstance(steps, int) and not isinstance(steps, bool) and steps > suite.max_steps:
         return [
             DocumentFault("budgets.max_steps", f"expected at most {suite.max_steps}, the suite's budget, got {steps}")
@@ -284,20 +287,25 @@ def _budget_faults(raw: Mapping[str, Any], suite: Suite) -> list[DocumentFault]:
     return []
 
 
-def fault_table_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
+def fault_table_faults(raw: Mapping[str, Any], suite: Suite | None = None) -> list[DocumentFault]:
     """Return where a fault table gives a code a status that it cannot have.
 
     A protocol may give any code another status, says the policy contract, and in the same section that a crash of the
     environment is never charged to the policy (section 6). So what the environment or the harness did may be ERROR or
     EXCLUDED, and not FAIL. A connection lies between the two sides: that an arm fails when its own breaks, or when
-    none comes about, can be registered. No fault is a PASS.
+    none comes about, can be registered. No fault is a PASS. A suite of skills says itself which of its own reasons
+    may have which status.
     """
     table = raw.get("fault_table")
-    known = set(DEFAULT_STATUS)
+    own = suite.remappable if suite is not None else {}
+    known = {*DEFAULT_STATUS, *own}
     faults = []
     for code, status in table.items() if isinstance(table, dict) else ():
         if code not in known:
             faults.append(DocumentFault(f"fault_table.{code}", f"unknown fault {code!r}{nearest(code, known)}"))
+        elif code in own and status not in own[code]:
+            message = f"expected {' or '.join(own[code])}, got {status!r}"
+            faults.append(DocumentFault(f"fault_table.{code}", message))
         elif status == "PASS":
             faults.append(DocumentFault(f"fault_table.{code}", "a fault cannot count as PASS"))
         elif status == "FAIL" and code in HARNESS_FAULTS and code not in CONNECTION_FAULTS:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from trialplate.scoring.comparisons import Comparison, Resampling
+from trialplate.scoring.skills import SkillReport
 from trialplate.spec.plan import AnalysisPlan, DenominatorName, ErrorsRule
 
 ArtifactState = Literal["COMPLETE", "EXPLORATORY", "ERROR"]
@@ -210,7 +211,8 @@ class Analysis:
     """The registered plan, carried out. Arms stand in the order of the protocol; that is no ranking.
 
     ``errors_rule``: whether an errored episode takes an arm's rate away (``void``) or leaves it between ``bounds``.
-    ``resampling``: how the units of all comparisons were drawn; None without a registered comparison.
+    ``resampling``: how the units of all comparisons were drawn; None without a registered comparison. ``skills``: of
+    a suite of skills; None elsewhere, and then it stands in no document.
     """
 
     plan: AnalysisPlan
@@ -219,6 +221,7 @@ class Analysis:
     comparisons: tuple[Comparison, ...]
     resampling: Resampling | None
     schema: str = "trialplate.analysis/2"
+    skills: SkillReport | None = None
 
     @property
     def confidence(self) -> float:
@@ -248,6 +251,8 @@ class Analysis:
     def document(self) -> dict[str, Any]:
         """Return the plain document that is stored as ``analysis.json``."""
         plain: dict[str, Any] = plain_document(self)
+        if self.skills is None:
+            del plain["skills"]
         return plain | {"plan": self.plan.model_dump(mode="json")}
 
 

@@ -71,13 +71,13 @@ def score_attempt(
     of an attempt that must have one is missing.
     """
     _refuse_contradiction(row, trace)
-    if own is not None:
-        outcome = own(row, trace)
-    elif chain is not None:
+    if own is not None:  # each scenario has columns of its own: no range holds over a run
+        conduct = replace(_conduct(row, trace), action_low=None, action_high=None)
+        return replace(own(row, trace), conduct=conduct)
+    if chain is not None:
         outcome = outcome_of(row, trace, chain=chain, fault_table=fault_table)
-    else:
-        raise EvidenceError("the suite has neither a chain nor a scorer of its own", code="no_scorer")
-    return replace(outcome, conduct=_conduct(row, trace))
+        return replace(outcome, conduct=_conduct(row, trace))
+    raise EvidenceError("the suite has neither a chain nor a scorer of its own", code="no_scorer")
 
 
 def outcome_of(row: Row, trace: Trace | None, *, chain: StageChain, fault_table: Mapping[str, str]) -> Outcome:

@@ -53,6 +53,7 @@ def analyse_outcomes(
     planned: Mapping[str, int],
     plan: AnalysisPlan | None = None,
     stages: Sequence[str] | None = None,
+    ladders: Mapping[str, Sequence[str]] | None = None,
     errors_rule: ErrorsRule = "bounds",
     tested: Collection[str] | None = None,
     action: ActionSpec | None = None,
@@ -62,13 +63,15 @@ def analyse_outcomes(
     ``planned``: arm -> number of planned trials, in the order of the protocol. ``plan``: the registered analysis,
     None for its defaults. ``stages``: names of the suite's chain; None takes those of the outcomes, which must all
     agree. ``tested``: the arms that are no controls, all by default; only of these the halt rule is asked.
-    ``action``: the action space of the suite. Raises EvidenceError for an outcome of an unplanned arm, a
+    ``action``: the action space of the suite. ``ladders``: domain -> stages, where every domain has its own; then
+    there is no funnel over all. Raises EvidenceError for an outcome of an unplanned arm, a
     repeated trial or (arm, scenario, repeat), or stages other than the chain's, and StatsInputError for a plan that
     is none.
     """
     if stages is None:
-        stages = next(([stage.name for stage in o.stages] for o in outcomes if o.status in MEASURED), ())
-    _refuse_strangers(outcomes, planned=planned, stages=stages)
+        measured = (o for o in outcomes if o.status in MEASURED and ladders is None)
+        stages = next(([stage.name for stage in o.stages] for o in measured), ())
+    _refuse_strangers(outcomes, planned=planned, stages=stages, ladders=ladders)
     by_arm = {
         arm: sorted((o for o in outcomes if o.arm == arm), key=lambda o: (o.scenario, o.repeat)) for arm in planned
     }
@@ -90,7 +93,13 @@ def analyse_outcomes(
     return Analysis(plan=plan, errors_rule=errors_rule, arms=arms, comparisons=compared, resampling=drawn)
 
 
-def _refuse_strangers(outcomes: Sequence[Outcome], *, planned: Mapping[str, int], stages: Sequence[str]) -> None:
+def _refuse_strangers(
+    outcomes: Sequence[Outcome],
+    *,
+    planned: Mapping[str, int],
+    stages: Sequence[str],
+    ladders: Mapping[str, Sequence[str]] | None,
+) -> None:
     trials: set[str] = set()
     settings: set[tuple[str, str, int]] = set()
     for outcome in outcomes:
@@ -110,8 +119,9 @@ def _refuse_strangers(outcomes: Sequence[Outcome], *, planned: Mapping[str, int]
         trials.add(outcome.trial_id)
         settings.add(setting)
         names = tuple(stage.name for stage in outcome.stages)
-        if outcome.status in MEASURED and names != tuple(stages):
-            raise EvidenceError(f"trial {outcome.trial_id}: expected the stages {tuple(stages)}, got {names}")
+        wanted = tuple(stages if ladders is None else ladders.get(outcome.domain, ()))
+        if outcome.status in MEASURED and names != wanted:
+            raise EvidenceError(f"trial {outcome.trial_id}: expected the stages {wanted}, got {names}")
 
 
 def _state_reasons(
@@ -312,7 +322,8 @@ def _families(
 def _funnel(outcomes: Sequence[Outcome], *, stages: tuple[str, ...], void: str | None) -> Funnel:
     climbs = [sum(stage.passed for stage in outcome.stages) for outcome in outcomes if outcome.status in MEASURED]
     if not stages:
-        return Funnel(stages=(), entries=0, reached=(), passed=(), rates=(), reason="no_attempts")
+        reason = "several_ladders" if climbs else "no_attempts"
+        return Funnel(stages=(), entries=0, reached=(), passed=(), rates=(), reason=reason)
     result = stats.stage_rates(climbs, len(stages))
     return Funnel(
         stages=stages,

@@ -11,9 +11,11 @@ from trialplate.coherence import declared_registrations
 from trialplate.inputs import changed_arms
 from trialplate.lock import CONFIRMATORY, run_class, spent_packs
 from trialplate.record import Outcome, Row, Status, Trace
+from trialplate.registry import load_suite
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.own import own_scorer
 from trialplate.scoring.score import counted_outcomes, score_attempt
+from trialplate.scoring.skills import SkillReport, Stratum, skill_report
 from trialplate.scoring.stopping import stopping_of, trials_until
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.channels import ActionSpec
@@ -110,16 +112,41 @@ def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, An
     plan, suite = lock_document["protocol"]["analysis"], lock_document["suite"]
     planned: dict[str, int] = {arm["name"]: 0 for arm in lock_document["arms"]}
     stopping = stopping_of(lock_document, outcomes)
-    for trial in lock_document["schedule"][: trials_until(stopping, lock_document)]:
+    listed = lock_document["schedule"][: trials_until(stopping, lock_document)]
+    for trial in listed:
         planned[trial["arm"]] += 1
-    return analyse_outcomes(
+    ladders, chain = suite.get("ladders"), suite["chain"]
+    analysis = analyse_outcomes(
         outcomes,
         planned=planned,
-        stages=[stage["name"] for stage in suite["chain"]["stages"]],
+        stages=[stage["name"] for stage in chain["stages"]] if chain is not None else (),
+        ladders=ladders,
         plan=AnalysisPlan.model_validate_json(json.dumps(plan)),
         errors_rule=suite["errors_rule"],
         tested=[arm["name"] for arm in lock_document["arms"] if arm["role"] == "arm"],
-        action=ActionSpec.model_validate_json(json.dumps(suite["action"])),
+        action=ActionSpec.model_validate_json(json.dumps(suite["action"])) if chain is not None else None,
+    )
+    if ladders is None:
+        return analysis
+    return replace(analysis, skills=_skills(outcomes, lock_document, listed, confidence=analysis.confidence))
+
+
+def _skills(
+    outcomes: Sequence[Outcome],
+    lock_document: Mapping[str, Any],
+    listed: Sequence[Mapping[str, Any]],
+    *,
+    confidence: float,
+) -> SkillReport:
+    """Return what a campaign of skills says of each of them. ``listed``: the trials that were to be run."""
+    suite = lock_document["suite"]
+    strata = {item.id: Stratum.of(item.domain, item.variant) for item in load_suite(suite["name"]).scenarios()}
+    return skill_report(
+        outcomes,
+        planned=[(trial["arm"], trial["scenario"]) for trial in listed],
+        strata=strata,
+        ladders={skill: tuple(stages) for skill, stages in suite["ladders"].items()},
+        confidence=confidence,
     )
 
 

@@ -6,7 +6,7 @@ Absolute, inclusive, never scaled by the command. Source: atomic skills, section
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from trialplate.spec.channels import Frozen
 
@@ -54,3 +54,6 @@ CALIBRATED_SKILLS = ("slide", "open_door", "axis_align", "pour", "twist", "move_
 def tolerance_set(skill: str) -> SetName:
     """Return the tolerance set of a skill."""
     return "PRIMITIVE" if skill in PRIMITIVE_SKILLS else "TASK"
+
+SETTINGS: dict[str, Any] = {"scoring": SCORING.model_dump(mode="json")}
+"""What they contribute to the settings of the suite in a lock."""
