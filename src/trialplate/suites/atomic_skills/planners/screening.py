@@ -8,7 +8,7 @@ specification, section 6, step 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -20,6 +20,7 @@ from trialplate.suites.atomic_skills.planners import grasps
 from trialplate.suites.atomic_skills.planners.case_view import CaseView
 from trialplate.suites.atomic_skills.planners.offers import offered_grasps
 from trialplate.suites.atomic_skills.rigid import FloatArray
+from trialplate.suites.atomic_skills.world.robot import ArmNames
 from trialplate.suites.atomic_skills.world.scene import compose
 
 SEEDS = 8
@@ -34,7 +35,7 @@ def screen(case: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     composed = compose(case)
     model = composed.spec.compile()
-    drive = _Drive(model, composed.arms)
+    drive = _Drive(model, composed.arms, start_rad=case["q_start"])
     tried: list[dict[str, Any]] = []
     for seed in range(case["grasp_seed"], case["grasp_seed"] + SEEDS):
         view = CaseView(skill_case({**case, "grasp_seed": seed}))
@@ -64,7 +65,8 @@ def _off_rad(view: CaseView, drive: _Drive) -> float | None:
 class _Drive:
     """Puts one arm of a scene somewhere and lets its drives hold it."""
 
-    def __init__(self, model: mujoco.MjModel, arms: Any) -> None:
+    def __init__(self, model: mujoco.MjModel, arms: Sequence[ArmNames], *, start_rad: Sequence[float]) -> None:
+        self._start_rad = start_rad
         self._model, self._data = model, mujoco.MjData(model)
         self._qpos = [[model.joint(name).qposadr[0] for name in arm.joints] for arm in arms]
         self._ctrl = [[model.actuator(name).id for name in arm.actuators] for arm in arms]
@@ -73,8 +75,8 @@ class _Drive:
         """Return the largest joint error after the iterations."""
         model, data = self._model, self._data
         mujoco.mj_resetData(model, data)
-        for ctrl, qpos in zip(self._ctrl, self._qpos, strict=True):
-            data.ctrl[ctrl] = data.qpos[qpos]
+        for other, (ctrl, qpos) in enumerate(zip(self._ctrl, self._qpos, strict=True)):
+            data.qpos[qpos] = data.ctrl[ctrl] = self._start_rad[7 * other : 7 * other + 6]
         data.qpos[self._qpos[arm]] = joint_rad
         data.ctrl[self._ctrl[arm]] = joint_rad
         for _ in range(ITERATIONS):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -20,6 +20,7 @@ from trialplate.canonical import document_sha256
 from trialplate.errors import HarnessFault, PolicyFault, UsageError, nearest
 from trialplate.interfaces import ResetEvidence, Scenario, Sensed
 from trialplate.record import Event, Measurement
+from trialplate.spec.skills import Phase
 from trialplate.suites.atomic_skills.channels import ARM_DOF, KINDS, RESET, case_columns, case_slices
 from trialplate.suites.atomic_skills.expected_scene import expected_scene
 from trialplate.suites.atomic_skills.settings import world_settings
@@ -37,7 +38,6 @@ from trialplate.worlds.drawing import RenderSettings, Surface, people_settings
 from trialplate.worlds.simulation import StateDigest
 
 FloatArray = NDArray[np.float64]
-Kind = Literal["setup", "waypoint", "settle"]
 
 BODIES = ("own",)
 PROFILES = ("state",)
@@ -79,7 +79,7 @@ class AtomicSkills:
         self._surface: tuple[str, RenderSettings, Surface] | None = None
         self._scene: str | None = None
         self._events: list[Event] = []
-        self._kind: Kind = "waypoint"
+        self._kind: Phase = "setup"
         self._row = 0
 
     def reset(self, scenario: Scenario, *, seed: int) -> ResetEvidence:
@@ -105,14 +105,14 @@ class AtomicSkills:
         self._parts = {name: self._values[where] for name, where in case_slices(case).items()}
         self._events.clear()
         self._told_n: dict[tuple[str, str], float] = {}
-        self._kind, self._row = "waypoint", 0
+        self._kind, self._row = "setup", 0
         self._look(RESET, lowest_m=self._object_height_m())
         return ResetEvidence(applied, document_sha256(applied), self.state_sha256())
 
-    def phase(self, kind: Kind) -> None:
+    def phase(self, name: Phase) -> None:
         """Say what the next rows are: part of a ``setup``, a ``waypoint`` of the plan, or of the ``settle``."""
-        _known("kind of row", kind, known=tuple(KINDS))
-        self._kind = kind
+        _known("kind of row", name, known=tuple(KINDS))
+        self._kind = name
 
     def step(self, action: FloatArray) -> Event | None:
         """Hold one command row (dof,) for the physics steps of its kind. Returns None: no row is refused here.
