@@ -79,7 +79,7 @@ CLAIM_TEMPLATES: Mapping[str, str] = {
     "leadership_few_families": " It rests on {families} families, which are few for such a statement.",
     "claim_difference": (
         "Difference {difference} points; at {confidence} confidence the lower bounds over {units} are {low}"
-        " (bootstrap) and {t_low} (t), sign-flip p = {p}."
+        " (bootstrap) and {t_low} (t), sign-flip {p}."
     ),
     "claim_ratio": (
         "Ratio {ratio}; at {confidence} confidence the upper bounds over {units} are {high} (bootstrap) and {t_high}"
@@ -96,14 +96,14 @@ CLAIM_TEMPLATES: Mapping[str, str] = {
     "verdict_effect": (
         "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
         " {confidence} interval {low} to {high} (bootstrap over {units}) and {t_low} to {t_high} (t);"
-        " sign-flip p = {p}."
+        " sign-flip {p}."
     ),
     "verdict_effect_episodes": (
         "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
-        " {confidence} interval {low} to {high} (Tango); exact McNemar p = {p}."
+        " {confidence} interval {low} to {high} (Tango); exact McNemar {p}."
     ),
     "verdict_why": "In the way: {reasons}.",
-    "verdict_errors": " Had all {errored} errored sides passed, or none, the difference would be {low} to {high}.",
+    "verdict_errors": " Errors in {errored} of the pairs could move that to anything from {low} to {high}.",
     "detection": (
         "The smallest difference that {n} pairs find with {target} chance is {detectable} points, when {discordance}"
         " of the pairs end differently ({source})."
@@ -285,4 +285,6 @@ def _points(value: float | None, *, rounding: Any = "nearest", signed: bool = Tr
 
 
 def _p(value: float | None) -> str:
-    return "–" if value is None else p_value(value)
+    """Return ``p = 0.041`` or ``p < 0.001``."""
+    text = "–" if value is None else p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"

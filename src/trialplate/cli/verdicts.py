@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trialplate.cli.output import plain, table
+from trialplate.cli.output import plain, say, table
 
 if TYPE_CHECKING:
     from trialplate.scoring.comparisons import Comparison
 
-HEADER = ("A", "B", "verdict", "points", "interval", "p", "pairs")
+HEADER = ("A, minus B", "verdict", "points", "interval", "p", "pairs")
 
 
 def show_verdicts(pairs: Sequence[Comparison], *, unit: str, title: str) -> None:
@@ -21,7 +21,7 @@ def show_verdicts(pairs: Sequence[Comparison], *, unit: str, title: str) -> None
         return
     table(title, HEADER, [_cells(pair, unit) for pair in pairs])
     for pair in pairs:
-        print(plain(verdict_sentence(pair, unit=unit)))
+        say(plain(verdict_sentence(pair, unit=unit).replace("\u00a0", " ")))
 
 
 def _cells(pair: Comparison, unit: str) -> tuple[str, ...]:
@@ -37,8 +37,7 @@ def _cells(pair: Comparison, unit: str) -> tuple[str, ...]:
     if low is not None and high is not None:
         ends = f"{wording.points(low, rounding='down')} to {wording.points(high, rounding='up')}"
     return (
-        pair.a,
-        pair.b,
+        f"{pair.a},\nminus {pair.b}",
         pair.verdict,
         "–" if difference is None else wording.points(difference),
         ends,

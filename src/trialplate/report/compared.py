@@ -42,8 +42,9 @@ def comparisons(data: ReportData) -> dict[str, Any]:
 
 
 HEADER = (
-    "A minus B", "Verdict", "Points", "Bootstrap", "t", "Tango", "Sign-flip p", "McNemar p", "Units", "Pairs",
-    "To be found", "Cost ratio", "Time ratio",
+    "A − B", "Verdict", "Difference, points", "Bootstrap interval", "t interval", "Tango interval", "Sign-flip p",
+    "McNemar p", "Drawn", "Pairs", "Smallest to be found, points", "Cost per success, ratio",
+    "Control time per success, ratio",
 )  # fmt: skip
 
 

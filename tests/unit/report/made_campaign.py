@@ -16,7 +16,7 @@ from trialplate.claims import Claim, judge_claims
 from trialplate.record import Conduct, Outcome, StageResult, Status
 from trialplate.report import Latency, Media, ReportData, SuiteFacts
 from trialplate.scoring.summary import analyse_outcomes
-from trialplate.spec.plan import AnalysisPlan, ErrorsRule, ThresholdClaim
+from trialplate.spec.plan import AnalysisPlan, ClaimRule, ErrorsRule, ThresholdClaim
 from trialplate.spec.registration import AdapterIdentity, Registration
 from trialplate.spec.stages import Condition, StageChain, StageSpec
 
@@ -259,7 +259,7 @@ def report_data(
     made: Sequence[Outcome] | None = None,
     *,
     roles: Mapping[str, str] = ROLES,
-    rules: Sequence[ThresholdClaim] = (),
+    rules: Sequence[ClaimRule] = (),
     blockers: Sequence[str] = (),
     comparisons: Sequence[tuple[str, str]] = (),
     errors_rule: ErrorsRule = "void",

@@ -13,9 +13,11 @@ import pytest
 from made_campaign import ROLES, full_report_data, lock_document, outcome, outcomes, report_data, strip
 
 from trialplate.claims import wording
+from trialplate.claims.sentences import verdict_sentence
 from trialplate.record import Outcome
 from trialplate.report import Change, Media, Said, build_report, render_report
-from trialplate.spec.plan import ThresholdClaim
+from trialplate.report.compared import HEADER, comparisons
+from trialplate.spec.plan import CostClaim, LeadershipClaim, SuperiorityClaim, ThresholdClaim
 
 VOID_TAGS = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -164,6 +166,30 @@ def test_every_claim_is_printed_in_its_only_permitted_sentence() -> None:
     for claim in full_report_data().claims:
         assert re.sub(r"[ \n]+", " ", claim.sentence) in text
     assert "3 claims were registered: 1 supported, 1 not supported, 1 ineligible." in text
+
+
+def test_every_comparison_is_printed_in_its_only_permitted_sentence_with_its_numbers_in_a_table() -> None:
+    html = between(full(), '<section id="comparisons">', "</section>") + "</section>"
+    pairs = full_report_data().analysis.comparisons
+    for pair in pairs:
+        assert re.sub(r"[ \n]+", " ", verdict_sentence(pair, unit="family")) in Page(html).text
+    assert [pair.verdict for pair in pairs][1] == "NOT_COMPARABLE" and "state of diffusion-7: ERROR" in html
+    for pair, row in zip(pairs, comparisons(full_report_data())["rows"], strict=True):
+        assert len(row["numbers"]) == len(HEADER) and row["numbers"][1] == pair.verdict
+        assert all(f"<td>{escape(cell)}</td>" in html for cell in row["numbers"][1:])
+
+
+def test_a_claim_on_two_arms_shows_what_it_was_decided_by() -> None:
+    rules = [
+        SuperiorityClaim(name="ahead", kind="superiority", arm="vla-large", against="vla-small"),
+        CostClaim(name="cheap", kind="cost_efficiency", arm="vla-large", against="vla-small"),
+        LeadershipClaim(name="leads", kind="leadership", arm="vla-large", margin=0.1),
+    ]
+    data = report_data(rules=rules, comparisons=[("vla-large", "vla-small")], pictures=False)
+    html = between(render_report(data), '<section id="claims">', "</section>")
+    for label in ("against", "bootstrap, low", "t, high", "competitors", "not cleared", "draws without a ratio"):
+        assert f"<dt>{label}</dt>" in html
+    assert "registered rate of a claim" not in render_report(data)
 
 
 def test_one_claim_is_the_verdict_of_the_page() -> None:
