@@ -165,7 +165,10 @@ def _skills(suite: Suite, scenarios: Sequence[Scenario]) -> dict[str, Any]:
         "kind": suite.kind,
         "scorer": suite.scorer,
         "settle_rows": suite.settle_rows,
-        "ladders": {skill: dict(stages) for skill, stages in suite.ladders.items()},
+        "ladders": [
+            {"skill": skill, "stages": [{"name": name, "meaning": what} for name, what in stages.items()]}
+            for skill, stages in suite.ladders.items()
+        ],
         "column_sets": list(sets.values()),
     }
 

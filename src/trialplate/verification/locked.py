@@ -55,6 +55,16 @@ class _Column(Part):
     unit: str
 
 
+class _Stage(Part):
+    name: str
+    meaning: str
+
+
+class _Ladder(Part):
+    skill: str
+    stages: tuple[_Stage, ...]
+
+
 class _ColumnSet(Part):
     columns: tuple[_Column, ...]
     action_dim: Count
@@ -86,7 +96,7 @@ class _SkillSuite(_Suite):
     kind: Literal["skill"]
     scorer: str
     settle_rows: Count
-    ladders: dict[str, dict[str, str]]
+    ladders: tuple[_Ladder, ...]
     column_sets: tuple[_ColumnSet, ...]
 
 

@@ -115,7 +115,7 @@ def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, An
     listed = lock_document["schedule"][: trials_until(stopping, lock_document)]
     for trial in listed:
         planned[trial["arm"]] += 1
-    ladders, chain = suite.get("ladders"), suite["chain"]
+    ladders, chain = ladders_of(suite), suite["chain"]
     analysis = analyse_outcomes(
         outcomes,
         planned=planned,
@@ -129,6 +129,13 @@ def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, An
     if ladders is None:
         return analysis
     return replace(analysis, skills=_skills(outcomes, lock_document, listed, confidence=analysis.confidence))
+
+
+def ladders_of(suite: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:
+    """Return skill -> names of its stages, in order, of the suite in a lock; None for a suite with one chain."""
+    if "ladders" not in suite:
+        return None
+    return {part["skill"]: tuple(stage["name"] for stage in part["stages"]) for part in suite["ladders"]}
 
 
 def _skills(
@@ -145,7 +152,7 @@ def _skills(
         outcomes,
         planned=[(trial["arm"], trial["scenario"]) for trial in listed],
         strata=strata,
-        ladders={skill: tuple(stages) for skill, stages in suite["ladders"].items()},
+        ladders=ladders_of(suite) or {},
         confidence=confidence,
     )
 
