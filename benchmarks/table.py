@@ -24,7 +24,7 @@ SCRIPTS = (
     *("control_loop.py", "cameras.py", "workers.py", "replay.py", "verify.py", "journal.py"),
     *("startup.py", "demo_memory.py"),
     *("wire.py", "wire_overhead.py", "wire_batching.py"),
-    *("bootstrap.py", "exact_tests.py"),
+    *("bootstrap.py", "exact_tests.py", "campaign_statistics.py"),
 )
 
 

@@ -39,6 +39,8 @@ from trialplate.verification import (
     analyse_document,
     claim_blockers,
     claims_bytes,
+    results_bytes,
+    score_and_time,
     verify_campaign,
 )
 from trialplate.verification.bundle import verify_bundle
@@ -99,11 +101,12 @@ def qualify(
 def analyse_campaign(campaign: str | Path) -> Analysis:
     """Score a campaign, do its registered analysis, and write results.jsonl, analysis.json and summary.json."""
     folder = Path(campaign)
-    outcomes = api.score(folder)
     view = read_campaign(folder)
+    outcomes, timed = score_and_time(view)
+    write_derived(folder, "results.jsonl", results_bytes(outcomes))
     analysis = analyse_document(outcomes, view.lock_document)
     write_derived(folder, "analysis.json", canonical_json(analysis.document()))
-    write_derived(folder, "summary.json", canonical_json(summary_document(view, outcomes, analysis)))
+    write_derived(folder, "summary.json", canonical_json(summary_document(view, outcomes, analysis, timed=timed)))
     return analysis
 
 

@@ -15,11 +15,11 @@ from trialplate.registry import load_suite
 from trialplate.render import filmstrips, video
 from trialplate.report import Change, Latency, Media, ReportData, Said, SuiteFacts, build_report
 from trialplate.resimulation import Recorded
-from trialplate.result_identity import addresses, call_times_us
+from trialplate.result_identity import Timed, addresses, call_times_us
 from trialplate.scoring.conduct import nearest_rank
 from trialplate.store.disclosures import attempt_id
 from trialplate.store.view import CampaignView
-from trialplate.verification import analyse_document, score_view
+from trialplate.verification import analyse_document, score_and_time
 from trialplate.verification.clocks import unsynchronised
 
 STRIP_FRAMES = 6
@@ -40,7 +40,7 @@ def write_report(
     if view.folder.resolve() in to.resolve().parents:
         raise UsageError(f"{to} lies inside the campaign, where a check would find it: choose another folder")
     suite = load_suite(view.lock_document["suite"]["name"])
-    outcomes = score_view(view)
+    outcomes, timed = score_and_time(view)
     data = ReportData(
         lock=view.lock_document,
         lock_sha256=view.lock_sha256,
@@ -50,7 +50,7 @@ def write_report(
         outcomes=outcomes,
         media=draw_failures(view, suite, outcomes, workers=workers, progress=progress),
         identity=identity_facts(view),
-        latency=latencies(view),
+        latency=latencies(view, timed=timed),
         unsynchronised=unsynchronised(view),
         exploratory={name: sorted(digests) for name, digests in sorted(declared_registrations(view).items())},
         addresses=addresses(view),
@@ -101,11 +101,14 @@ def identity_facts(view: CampaignView) -> dict[str, Any]:
     }
 
 
-def latencies(view: CampaignView) -> dict[str, Latency]:
-    """Return how long each arm took to decide, over every recorded call of every attempt."""
+def latencies(view: CampaignView, *, timed: Timed | None = None) -> dict[str, Latency]:
+    """Return how long each arm took to decide, over every recorded call of every attempt.
+
+    ``timed``: see :func:`trialplate.result_identity.call_times_us`.
+    """
     return {
         name: Latency(p50_us=nearest_rank(found, 0.50), p95_us=nearest_rank(found, 0.95))
-        for name, found in call_times_us(view).items()
+        for name, found in call_times_us(view, timed=timed).items()
     }
 
 

@@ -19,15 +19,15 @@ from trialplate.coherence import RowRules
 from trialplate.errors import EvidenceError, HarnessFault, TrialplateError
 from trialplate.record import Column, Outcome, Row, Trace
 from trialplate.registry import load_suite
-from trialplate.result_identity import trace_times_us
+from trialplate.result_identity import Timed, trace_times_us
 from trialplate.store.attempts import Look, look
 from trialplate.store.findings import Finding
 from trialplate.store.folder import CAPS, Folder
 from trialplate.store.progress import Attempt
 from trialplate.store.survey import Survey
-from trialplate.store.view import read_row_trace
+from trialplate.store.view import CampaignView, read_row_trace
 from trialplate.verification.locked import locked_findings
-from trialplate.verification.outcomes import Scorer
+from trialplate.verification.outcomes import Scorer, score_view
 
 GROUP = 32
 """Attempts that a worker takes at once."""
@@ -86,6 +86,23 @@ class Recordings:
     def times_us(self, row: Row) -> Sequence[int]:
         """Return how long the calls of an attempt took."""
         return _given(self._readings[row.trial_id, row.attempt].times_us)
+
+
+def score_and_time(view: CampaignView) -> tuple[tuple[Outcome, ...], Timed]:
+    """Score a campaign and note the times of all calls on the way: one reading of each recording for both.
+
+    Raises EvidenceError as :func:`trialplate.verification.outcomes.score_view` does.
+    """
+    scorer = Scorer(view.lock_document)
+    times_us: dict[Key, Sequence[int]] = {}
+
+    def scored(row: Row) -> Outcome:
+        trace = view.load_trace(row) if row.trace is not None else None
+        times_us[row.trial_id, row.attempt] = trace_times_us(trace) if trace is not None else ()
+        return scorer.score(row, trace)
+
+    outcomes = score_view(view, scored=scored)
+    return outcomes, lambda row: times_us[row.trial_id, row.attempt]
 
 
 def _given(value: T | str) -> T:
