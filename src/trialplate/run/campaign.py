@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -236,7 +235,6 @@ def open_campaign(lock: Lock, folder: Path, *, resume: bool) -> CampaignWriter:
 def _run_facts(lock: Lock, how: _Run) -> dict[str, Any]:
     boot = Path("/proc/sys/kernel/random/boot_id")
     return {
-        "run_id": secrets.token_hex(16),
         "boot_id": boot.read_text(encoding="ascii").strip() if boot.is_file() else None,
         "host": platform.node(),
         "pid": os.getpid(),
