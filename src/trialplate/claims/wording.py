@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trialplate.claims.chart_wording import CHART_TEMPLATES
 from trialplate.claims.figures import Rounding, interval, interval_ends, p_value, percent, points, ratio
 from trialplate.claims.reasons import (
     ATTACHED,
@@ -30,6 +31,7 @@ __all__ = [
 
 TEMPLATES: Mapping[str, str] = {
     **CLAIM_TEMPLATES,
+    **CHART_TEMPLATES,
     "no_claims": "No claim was registered. The numbers describe what was recorded; they decide nothing.",
     "claims_counted": (
         "{total} claims were registered: {supported} supported, {not_supported} not supported,"

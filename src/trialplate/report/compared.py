@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
+from trialplate.claims import Claim
 from trialplate.claims import wording as say
 from trialplate.claims.sentences import units, verdict_sentence
 from trialplate.report import charts
 from trialplate.report.data import ReportData
+from trialplate.report.drawing import both_widths
+from trialplate.report.limits import drawable, too_few
 from trialplate.report.text import visible
 from trialplate.scoring.comparisons import Comparison
 
@@ -25,12 +26,16 @@ def comparisons(data: ReportData) -> dict[str, Any]:
         {"pair": pair, "sentence": verdict_sentence(pair, unit=unit), "numbers": _numbers(pair, unit)}
         for pair in pairs
     ]
-    drawn = [_drawn(pair, unit) for pair in pairs]
-    widths = {"wide": charts.WIDE_PX, "narrow": charts.NARROW_PX}
+    drawn = [difference_row(pair, unit, data.claims) for pair in pairs]
+    shown = any(row.difference is not None for row in drawn)
     return {
         "rows": rows,
         "header": HEADER,
-        "drawings": {name: Markup(charts.differences(drawn, width_px=width)) for name, width in widths.items()},
+        "drawings": both_widths(charts.differences, drawn) if shown else {},
+        "missing": None if shown else _not_drawn(pairs[0], unit),
+        "margins": any(row.margin is not None for row in drawn),
+        "reading": "Tango" if unit == "episode" else "bootstrap",
+        "confidence": say.percent(pairs[0].confidence),
         "note": say.sentence("comparison_note"),
         "method": say.sentence(
             f"comparison_{unit}",
@@ -80,19 +85,54 @@ def _ratio(value: float | None, low: float | None, high: float | None) -> str:
     return f"{say.ratio(value)} ({say.ratio(low, rounding='down')} to {say.ratio(high, rounding='up')})"
 
 
-def _drawn(pair: Comparison, unit: str) -> charts.DifferenceRow:
-    """Return what is drawn: the interval that decides, over the registered unit."""
+def difference_row(pair: Comparison, unit: str, claims: Sequence[Claim]) -> charts.DifferenceRow:
+    """Return what is drawn of a comparison: the interval that decides, over the registered unit, and the t interval.
+
+    Nothing but its text where it has no estimate or rests on too little.
+    """
     found = pair.families
     difference, low, high = (
         (pair.difference, pair.low, pair.high) if unit == "episode" else (found.difference, found.low, found.high)
     )
+    label, margin = visible(f"{pair.a} minus {pair.b}"), _margin(pair, claims)
+    if difference is None or not drawable(found.families):
+        why = "no estimate" if difference is None else f"{say.points(difference)} points · too few to draw"
+        return charts.DifferenceRow(
+            label=label, text=why, difference=None, low=None, high=None, t_low=None, t_high=None, margin=margin
+        )
     return charts.DifferenceRow(
-        label=visible(f"{pair.a} minus {pair.b}"),
+        label=label,
         difference=difference,
         low=low,
         high=high,
-        text="no estimate" if difference is None else f"{say.points(difference)} points",
+        t_low=found.t_low,
+        t_high=found.t_high,
+        text=f"{say.points(difference)} points · {pair.pairs} pairs",
+        margin=margin,
     )
+
+
+def _margin(pair: Comparison, claims: Sequence[Claim]) -> float | None:
+    """Return the smallest margin by which the first arm was registered to be not worse, None without such a claim."""
+    return min(
+        (
+            claim.numbers["margin"]
+            for claim in claims
+            if claim.kind in ("non_inferiority", "leadership")
+            and claim.numbers["arm"] == pair.a
+            and pair.b in (claim.numbers.get("against"), *claim.numbers.get("competitors", ()))
+        ),
+        default=None,
+    )
+
+
+def _not_drawn(pair: Comparison, unit: str) -> str:
+    """Return why none of the comparisons is drawn, from the first of them."""
+    if pair.difference is None:
+        what = f"{pair.a} minus {pair.b}"
+        return say.sentence("no_rate_drawn", what=what, reasons=say.explained((str(pair.reason),)))
+    unit_name = "single pairs" if unit == "episode" else "families"
+    return str(too_few("a difference", pair.families.families, unit=unit_name))
 
 
 def claim_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from trialplate.claims import wording as say
 from trialplate.report import charts
 from trialplate.report.compared import claim_numbers, comparisons
 from trialplate.report.data import ReportData
+from trialplate.report.drawing import both_widths
 from trialplate.report.headline import arm_facts, is_control
-from trialplate.report.text import condition_text, visible
-from trialplate.scoring.analysis import ArmAnalysis, Slice
+from trialplate.report.intervals import shown_rate
+from trialplate.report.limits import drawable, too_few
+from trialplate.report.slices import slices
+from trialplate.report.stages import stages
+from trialplate.report.text import visible
+from trialplate.scoring.analysis import ArmAnalysis
 
 
 def results(data: ReportData) -> dict[str, Any]:
@@ -30,8 +33,8 @@ def results(data: ReportData) -> dict[str, Any]:
         "others": [name for name in ("measured", "valid") if name != data.analysis.denominator],
         "counts": [_counts(arm, facts[arm.arm]) for arm in arms],
         "forest": _forest(data, arms, flags),
-        "stages": _stages(data, arms, flags),
-        "slices": _slices(data, arms, flags),
+        "stages": stages(data, arms, flags),
+        "slices": slices(data, arms, flags),
         "comparisons": comparisons(data),
         "claims": [
             {"name": c.name, "verdict": c.verdict.value, "sentence": c.sentence, "numbers": claim_numbers(c.numbers)}
@@ -78,117 +81,57 @@ def _forest(data: ReportData, arms: Sequence[ArmAnalysis], flags: Mapping[str, b
     for claim in data.claims:
         if claim.kind == "threshold_rate":
             wanted.setdefault(claim.numbers["arm"], claim.numbers["rate"])
-    rows = [
-        charts.RateRow(
-            label=visible(arm.arm) + (" (control)" if flags[arm.arm] else ""),
-            control=flags[arm.arm],
-            rate=arm.rate.rate,
-            wilson_low=arm.rate.wilson_low,
-            wilson_high=arm.rate.wilson_high,
-            exact_low=arm.rate.exact_low,
-            exact_high=arm.rate.exact_high,
-            text=_share(arm),
-            claim_rate=wanted.get(arm.arm),
-        )
-        for arm in arms
-    ]
-    return {"drawings": _both_widths(charts.forest, rows), "claims": bool(wanted), "controls": any(flags.values())}
-
-
-def _share(arm: ArmAnalysis) -> str:
-    if arm.rate.rate is None:
-        return f"{arm.rate.k} of {arm.counts.initiated} seen, incomplete"
-    return f"{arm.rate.k}/{arm.rate.n} · {say.percent(arm.rate.rate)}"
-
-
-def _both_widths(draw: Any, rows: Sequence[Any]) -> dict[str, Markup]:
-    widths = {"wide": charts.WIDE_PX, "narrow": charts.NARROW_PX}
-    return {name: Markup(draw(rows, width_px=width_px)) for name, width_px in widths.items()}
-
-
-def _stages(data: ReportData, arms: Sequence[ArmAnalysis], flags: Mapping[str, bool]) -> dict[str, Any]:
-    drawings, table = [], []
-    for arm in arms:
-        funnel = arm.funnel
-        rows = [
-            charts.StageRow(stage=visible(stage), reached=reached, passed=passed)
-            for stage, reached, passed in zip(funnel.stages, funnel.reached, funnel.passed, strict=True)
-        ]
-        title = {"name": arm.arm, "control": flags[arm.arm], "entries": funnel.entries, "state": arm.state}
-        if funnel.entries:
-            svg = charts.funnel(rows, entries=funnel.entries, control=flags[arm.arm])
-            drawings.append(title | {"svg": Markup(svg)})
-        table.append(title | {"rows": [(row, _stage_rate(row, arm)) for row in rows]})
-    return {"drawings": drawings, "table": table, "chain": _chain(data)}
-
-
-def _stage_rate(row: charts.StageRow, arm: ArmAnalysis) -> str:
-    if not row.reached or arm.state == "ERROR":
-        return "–"
-    return say.percent(row.passed / row.reached)
-
-
-def _chain(data: ReportData) -> list[dict[str, str]]:
-    """Return name, meaning and condition of each stage, as they stand in the lock."""
-    meanings = dict(data.suite.stages)
-    found = []
-    chain = data.lock["suite"]["chain"]
-    if chain is None:  # every skill has a ladder of its own
-        return [{"name": name, "meaning": meaning, "condition": ""} for name, meaning in data.suite.stages]
-    for stage in chain["stages"]:
-        parts = [condition_text(condition) for condition in stage["when"]]
-        role = stage["attachment"]
-        if role == "held":
-            parts.insert(0, "held")
-        elif role == "released":
-            parts.insert(0, "let go by an opening command")
-        elif role == "free":
-            parts.insert(0, "not held")
-        if stage["hold_steps"] > 1:
-            parts.append(f"for {stage['hold_steps']} steps")
-        if stage["keep"]:
-            parts.append("then kept: " + ", ".join(condition_text(condition) for condition in stage["keep"]))
-        name = stage["name"]
-        found.append({"name": name, "meaning": meanings.get(name, stage["meaning"]), "condition": "; ".join(parts)})
-    return found
-
-
-def _slices(data: ReportData, arms: Sequence[ArmAnalysis], flags: Mapping[str, bool]) -> dict[str, Any]:
-    """Return a table of domains with their variants as rows, arms as columns; a cell is None where nothing ran."""
-    cells: dict[tuple[str, str | None], dict[str, Slice]] = {}
-    for arm in arms:
-        for part in (*arm.domains, *arm.variants):
-            cells.setdefault((part.domain, part.variant), {})[arm.arm] = part
-    domains = list(dict.fromkeys(domain for domain, _ in cells))
-    rows = []
-    for domain in domains:
-        keys = [key for key in cells if key[0] == domain]
-        for key in sorted(keys, key=lambda key: key[1] is not None):  # the whole domain first
-            rows.append(
-                {
-                    "domain": domain,
-                    "variant": key[1],
-                    "cells": [_cell(cells[key].get(arm.arm), arm.arm, control=flags[arm.arm]) for arm in arms],
-                }
-            )
-    columns = [{"name": arm.arm, "control": flags[arm.arm]} for arm in arms]
-    return {"columns": columns, "rows": rows}
-
-
-def _cell(part: Slice | None, arm: str, *, control: bool) -> dict[str, Any] | None:
-    if part is None:
-        return None
-    rate = part.rate
+    rows = [_rate_row(arm, control=flags[arm.arm], claim_rate=wanted.get(arm.arm)) for arm in arms]
+    shown = any(row.rate is not None for row in rows)
     return {
-        "arm": arm,
-        "k": rate.k,
-        "n": rate.n,
-        "share": None if rate.rate is None else round(rate.rate * 100.0, 1),
-        "control": control,
-        "rate": "–" if rate.rate is None else say.percent(rate.rate),
-        "wilson": say.interval(rate.wilson_low, rate.wilson_high),
-        "exact": say.interval(rate.exact_low, rate.exact_high),
-        "errored": part.counts.errored,
-        "excluded": part.counts.excluded,
-        "initiated": part.counts.initiated,
+        "drawings": both_widths(charts.forest, rows) if shown else {},
+        "missing": None if shown or not arms else _no_rates(arms[0]),
+        "claims": any(row.claim_rate is not None for row in rows),
+        "controls": any(flags.values()),
+        "table": [_rate_line(arm) for arm in arms],
+    }
+
+
+def _rate_row(arm: ArmAnalysis, *, control: bool, claim_rate: float | None) -> charts.RateRow:
+    """Return one line of the forest: nothing but its text where there is no rate or too little behind it."""
+    shown = shown_rate(arm)
+    drawn = shown.rate is not None and drawable(arm.rate.n)
+    if shown.rate is None:
+        text = f"{arm.rate.k} of {arm.counts.initiated} seen, incomplete"
+    else:
+        text = f"{arm.rate.k}/{arm.rate.n} · {say.percent(shown.rate)}" + ("" if drawn else " · too few to draw")
+    return charts.RateRow(
+        label=visible(arm.arm) + (" (control)" if control else ""),
+        control=control,
+        rate=shown.rate if drawn else None,
+        low=shown.low if drawn else None,
+        high=shown.high if drawn else None,
+        gate_low=shown.gate_low if drawn else None,
+        gate_high=shown.gate_high if drawn else None,
+        text=text,
+        claim_rate=claim_rate,
+    )
+
+
+def _no_rates(arm: ArmAnalysis) -> str:
+    """Return why no rate is drawn, from the first arm."""
+    if arm.rate.rate is None:
+        reasons = say.explained(arm.state_reasons or (str(arm.rate.reason),))
+        return say.sentence("no_rate_drawn", what=arm.arm, reasons=reasons)
+    return str(too_few(f"the rate of {arm.arm}", arm.rate.n))
+
+
+def _rate_line(arm: ArmAnalysis) -> dict[str, Any]:
+    """Return the numbers behind one line of the forest, and what they rest on."""
+    shown = shown_rate(arm)
+    return {
+        "name": arm.arm,
+        "kn": f"{arm.rate.k}/{arm.rate.n}",
+        "rate": _percent(shown.rate),
+        "read": say.interval(shown.low, shown.high),
+        "method": shown.method,
+        "gate": say.interval(shown.gate_low, shown.gate_high),
+        "gate_method": shown.gate_method,
+        "unit": f"{shown.units} {'episodes' if shown.unit == 'episode' else 'families'}",
+        "plain": say.interval(arm.rate.wilson_low, arm.rate.wilson_high),
     }

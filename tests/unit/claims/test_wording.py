@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from trialplate.claims import counts_wording, sentences, wording
+from trialplate.claims import chart_wording, counts_wording, sentences, wording
 from trialplate.errors import CONTRACT_FAULTS, HARNESS_FAULTS, POLICY_FAULTS
 
 FORBIDDEN = ("best", "significant", "proves", "equal", "outperforms", "better")
 
 
 def every_text() -> Iterator[tuple[str, str]]:
-    for module in (wording, sentences, counts_wording):
+    for module in (wording, sentences, chart_wording, counts_wording):
         for name, value in vars(module).items():
             if isinstance(value, Mapping) and not name.startswith("_"):
                 yield from ((f"{name}[{key}]", text) for key, text in value.items() if isinstance(text, str))
@@ -30,7 +30,12 @@ def test_the_linter_sees_every_sentence() -> None:
 @pytest.mark.parametrize("word", FORBIDDEN)
 def test_no_sentence_contains_a_word_that_only_a_verdict_could_license(word: str) -> None:
     found = {name for name, text in every_text() if re.search(rf"\b{word}", text, re.IGNORECASE)}
-    licensed = {f"{place}[verdict_BETTER]" for place in ("TEMPLATES", "CLAIM_TEMPLATES")}
+    licensed = {
+        "TEMPLATES[verdict_BETTER]",
+        "CLAIM_TEMPLATES[verdict_BETTER]",
+        "TEMPLATES[headline_BETTER]",
+        "CHART_TEMPLATES[headline_BETTER]",
+    }
     assert found == (licensed if word == "better" else set())
 
 
