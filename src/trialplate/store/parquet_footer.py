@@ -143,25 +143,32 @@ class _Reader:
         """Return member number -> value."""
         if depth > _MAX_DEPTH:
             raise bad("the footer is nested too deeply")
+        data, stop, place = self._data, self.stop, self.place
         members: Struct = {}
         number = 0
-        while header := self._byte():
+        while place < stop:
+            header = data[place]
+            place += 1
+            if not header:
+                self.place = place
+                return members
+            kind, self.place = header & 15, place
             number = number + (header >> 4) if header >> 4 else self._signed()
             if number in members:
                 raise bad(f"member {number} stands twice")
-            kind = header & 15
-            if kind in _INTEGERS and self.place < self.stop and (byte := self._data[self.place]) < 128:
-                self.place += 1  # most members are small integers
-                self._items += 1
+            place = self.place
+            if kind in _INTEGERS and place < stop and (byte := data[place]) < 128:  # most are small integers
+                place += 1
                 members[number] = (byte >> 1) ^ -(byte & 1)
+            elif kind in (1, 2):
+                members[number] = kind == 1
             else:
-                members[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
-        return members
+                members[number] = self._value(kind, depth)
+                place = self.place
+        raise bad("the footer or a page header ends too early")
 
     def _value(self, kind: int, depth: int) -> Any:
-        self._items += 1
-        if self._items > _MAX_ITEMS:
-            raise bad(f"more than {_MAX_ITEMS} items in the footer")
+        self._count(1)
         if kind == 8:
             return self._bytes(self._unsigned())
         if kind in (4, 5, 6):
@@ -183,7 +190,15 @@ class _Reader:
         count = header >> 4 if header >> 4 != 15 else self._unsigned()
         if count > self.stop - self.place:
             raise bad(f"a list of {count} items in {self.stop - self.place} bytes")
+        if header & 15 == 12:
+            self._count(count)
+            return [self.struct(depth + 2) for _ in range(count)]
         return [self._value(header & 15, depth + 1) for _ in range(count)]
+
+    def _count(self, more: int) -> None:
+        self._items += more
+        if self._items > _MAX_ITEMS:
+            raise bad(f"more than {_MAX_ITEMS} items in the footer")
 
     def _byte(self) -> int:
         if self.place >= self.stop:
