@@ -64,25 +64,30 @@ class Lab:
         return " ".join(text.split())
 
 
+def _installed(source: Path) -> Harness:
+    """Return a copy of the package of its own."""
+    package, ignored = Path(trialplate.__file__).parent, shutil.ignore_patterns("__pycache__")
+    shutil.copytree(package, source / "trialplate", ignore=ignored)
+    return Harness(source)
+
+
+def _protocol(folder: Path, *, arm: str = ARM) -> Path:
+    """Write the golden protocol and its arm into a folder of their own."""
+    folder.mkdir()
+    for name, data in (("mine.py", arm), ("mine.bin", "weights of an arm that needs none"), ("p.toml", PROTOCOL)):
+        (folder / name).write_text(data, encoding="utf-8")
+    return folder / "p.toml"
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     folder = tmp_path_factory.mktemp("promotion")
-    first, changed = (Harness(folder / name) for name in ("first", "changed"))
-    for harness in (first, changed):
-        shutil.copytree(
-            Path(trialplate.__file__).parent,
-            harness.source / "trialplate",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+    first, changed = (_installed(folder / name) for name in ("first", "changed"))
     place = changed.source / "trialplate" / CHANGED
     text = place.read_text(encoding="utf-8")
     assert text.count(LINE) == 1
     place.write_text(text.replace(LINE, f"{LINE}, one for each state"), encoding="utf-8")
-    (folder / "arm").mkdir()
-    for name, data in (("mine.py", ARM), ("mine.bin", "weights of an arm that needs none")):
-        (folder / "arm" / name).write_text(data, encoding="utf-8")
-    protocol = folder / "arm" / "protocol.toml"
-    protocol.write_text(PROTOCOL, encoding="utf-8")
+    protocol = _protocol(folder / "arm")
     for harness, name in ((first, "before"), (changed, "after")):
         assert harness("lock", protocol, "--out", folder / name).returncode == 0
         assert harness("run", folder / name).returncode == 1  # one attempt of the arm is an ERROR
@@ -207,3 +212,36 @@ def test_a_lock_of_before_the_change_is_not_run_after_it(lab: Lab) -> None:
         "this is not what was locked" in refused.stderr
         and "/harness_files: changed scoring/ladder.py" in refused.stderr
     )
+
+
+MEDDLING = """
+
+import trialplate
+
+
+def meddle(self, episode, reset=Arm.reset):
+    reset(self, episode)
+    place = trialplate.__file__.replace("__init__.py", "scoring/ladder.py")
+    with open(place, "a") as file:
+        file.write("# every attempt passes\\n")
+
+
+Arm.reset = meddle
+"""
+
+
+def test_an_arm_that_edits_the_harness_in_mid_run_leaves_no_arm_a_number(lab: Lab, tmp_path: Path) -> None:
+    meddled = _installed(tmp_path / "harness")
+    protocol, campaign = _protocol(tmp_path / "arm", arm=ARM + MEDDLING), tmp_path / "campaign"
+    assert meddled("lock", protocol, "--out", campaign).returncode == 0
+    ran = meddled("run", campaign)
+    assert ran.returncode == 1 and "NOT SCORABLE" in ran.stdout
+    assert "mine" in ran.stdout and "scripted" in ran.stdout
+    found = lab.first("verify", campaign)
+    assert found.returncode == 3
+    told = lab.told(found.stdout)
+    assert "inputs_changed_during_run: journal.jsonl" in told
+    assert f"expected the locked code and weights found another harness, {meddled.sha256}" in told
+    scored = json.loads(lab.first("score", campaign, "--json").stdout)
+    assert set(scored["counts"]) == {"mine", "scripted"}
+    assert sum(arm["ERROR"] for arm in scored["counts"].values()) == scored["scored"] > 6
