@@ -128,7 +128,7 @@ class Shaped(Still):
 
     def rows(self, rows: np.ndarray) -> Any:
         """Return the trajectory."""
-        rows[1, 2] = np.nan if self.what == "nan" else rows[1, 2]
+        rows[1, 0] = np.nan if self.what == "nan" else rows[1, 0]
         rows[1, -1] = {"gripper": 1.0001, "gripper_255": 255.0}.get(self.what, rows[1, -1])
         others = {
             "one_joint_less": rows[:, :-1],
@@ -150,6 +150,16 @@ class Shaped(Still):
             "misspelt": {"segments": {("opne" if name == "open" else name): part for name, part in segments.items()}},
         }
         return others.get(self.what, {})
+
+
+class WrongSegments(Still):
+    """Writes ``cloze`` for ``close``."""
+
+    def finish(self, rows: np.ndarray, case: SkillCase, **changes: Any) -> SkillPlan:
+        """Return a plan of these rows."""
+        names = [name.replace("close", "cloze") for name in case.segments]
+        segments = {name: slice(4 * n, 4 * n + 4) for n, name in enumerate(names)}
+        return super().finish(rows, case, segments=segments, **changes)
 
 
 class Prints(Still):

@@ -104,13 +104,14 @@ def _case(name: str, skill: str, command: Mapping[str, Any], **changes: Any) -> 
 
 
 def cases() -> tuple[dict[str, Any], ...]:
-    """Return six cases: of both skills, one perturbed, one held out, one that no grasp attains."""
+    """Return seven cases: of both skills, one perturbed, one held out, one unattainable, one in a hurry."""
     lift = {"object": "block", "grasp": "top", "lift_m": 0.1}
     unattainable = {"attainable": False, "grasp": None}
     return (
         _case("pick_up-1", "pick_up", lift),
         _case("pick_up-2", "pick_up", {**lift, "lift_m": 0.2}),
         _case("pick_up-3", "pick_up", lift, screen=unattainable),
+        _case("pick_up-fast", "pick_up", lift, set="robustness", axis="command", plan_timeout_s=2.0),
         _case("move_joints-1", "move_joints", {"q_target": [0.6]}),
         _case("pick_up-low", "pick_up", lift, set="robustness", axis="initial_pose", q_start=[0.2, 1.0]),
         _case("pick_up-held-out", "pick_up", lift, set="adaptability", domain="high_start", q_start=[0.5, 1.0]),
