@@ -310,7 +310,7 @@ def members_of(files: Files) -> dict[str, Any]:
     """Return the members of ``bundle.json`` that follow, as far as the files can be read."""
     try:
         return _members(dict(files))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return _members({path: data for path, data in files.items() if path != "journal.jsonl"})
 
 
@@ -332,7 +332,7 @@ def rechained(files: Files, changes: Changes) -> dict[str, bytes] | None:
     for prefix in found - {None}:
         try:
             whole |= _rebuilt(whole, str(prefix), set(changes))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
     same = {path for path in whole if whole[path] == {**files, **changes}.get(path)}
     return None if same == set(whole) else whole

@@ -251,7 +251,10 @@ class Tally:
         """Yield the result, for people."""
         for strength in STRENGTHS:
             if self.tried[strength]:
-                yield f"{strength:10} {self.tried[strength]:8} tried {self.caught[strength]:8} caught"
+                benign = sum(self.benign.values()) if strength == "rehashed" else 0
+                kept = sum(self.kept.values()) if strength == "rechained" else 0
+                more = f"{kept:6} with a kept digest only {benign:6} benign"
+                yield f"{strength:10} {self.tried[strength]:8} tried {self.caught[strength]:8} caught {more}"
         for name, count in sorted(self.benign.items()):
             yield f"benign     {count:8} rehashed mutants of {name}: {BENIGN[name]}"
         for (name, which), count in sorted(self.kept.items()):

@@ -153,12 +153,17 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def root_of(leaves: list[bytes]) -> bytes:
-    """Return the RFC 9162 root: split at the largest power of two below, no node twice."""
-    if len(leaves) < 2:
-        return hashlib.sha256(b"\x00" + leaves[0] if leaves else b"").digest()
-    split = 1 << ((len(leaves) - 1).bit_length() - 1)
-    return hashlib.sha256(b"\x01" + root_of(leaves[:split]) + root_of(leaves[split:])).digest()
+def root_of(leaves: Iterable[bytes]) -> bytes:
+    """Return the RFC 9162 root over these leaves."""
+    return tree([hashlib.sha256(b"\x00" + leaf).digest() for leaf in leaves])
+
+
+def tree(hashes: list[bytes]) -> bytes:
+    """Return the root over hashes of leaves: split at the largest power of two below, no node twice."""
+    if len(hashes) < 2:
+        return hashes[0] if hashes else hashlib.sha256(b"").digest()
+    split = 1 << ((len(hashes) - 1).bit_length() - 1)
+    return hashlib.sha256(b"\x01" + tree(hashes[:split]) + tree(hashes[split:])).digest()
 
 
 def number_text(x: float) -> str:
@@ -315,6 +320,18 @@ class Bundle:
         """Return a file."""
         return b"".join(self.pieces(path, most))
 
+    def lines(self, path: str) -> Iterator[bytes]:
+        """Yield the lines of a file, each with its end; one that is too long in parts. One is held at a time."""
+        rest = b""
+        for piece in self.pieces(path, JOURNAL):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+            if len(rest) > LINE:
+                yield rest
+                rest = b""
+        if rest:
+            yield rest
+
     def digest(self, path: str) -> str:
         """Return the digest of a file."""
         if path not in self.known:
@@ -371,8 +388,7 @@ class Campaign:
         self.bundle, self.prefix, self.at, self.believed = bundle, prefix, "", True
         self.sizes = {path[len(prefix) :]: e.st_size for path, e in bundle.files.items() if path.startswith(prefix)}
         data = self._read("lock.json")
-        self.journal = self._read("journal.jsonl", JOURNAL) if "journal.jsonl" in self.sizes else b""
-        self.lock_sha256, first = sha256(data), whole_record(self.journal.split(b"\n")[0])
+        self.lock_sha256, first = sha256(data), whole_record(next(self._journal(), b"\n")[:-1])
         if first and first["seq"] == 0 and first["prev_sha256"] != self.lock_sha256:  # then it is not looked into
             raise Wrong("lock_digest_mismatch", f"{prefix}lock.json", "", first["prev_sha256"], self.lock_sha256)
         self.lock = self._lock(document(data, f"{prefix}lock.json", "lock"), f"{prefix}lock.json")
@@ -420,6 +436,10 @@ class Campaign:
     def _read(self, name: str, most: int = DOCUMENT) -> bytes:
         return self.bundle.read(self.prefix + name, most)
 
+    def _journal(self) -> Iterator[bytes]:
+        name = self.prefix + "journal.jsonl"
+        return self.bundle.lines(name) if name in self.bundle.files else iter(())
+
     def _tell(self, code: str, name: str, expected: object, found: object) -> None:
         self.bundle.tell(code, self.prefix + name, "", expected, found)
 
@@ -436,11 +456,11 @@ class Campaign:
     def check(self) -> Campaign:
         """Take the journal, record by record, then compare every file with it."""
         whole = True
-        for line in self.journal.split(b"\n")[:-1]:
-            record = whole_record(line)
+        for line in self._journal():
+            record = whole_record(line[:-1]) if line.endswith(b"\n") else None
             if record is None or (record["seq"], record["prev_sha256"]) != (self.count, self.last):
                 break
-            self.count, self.size, self.last = self.count + 1, self.size + len(line) + 1, record["sha256"]
+            self.count, self.size, self.last = self.count + 1, self.size + len(line), record["sha256"]
             self.last_utc = record["utc"]
             self.durable = self.durable if record["type"] in ("attempt.start", "event") else self.head()
             try:
@@ -448,12 +468,13 @@ class Campaign:
             except Wrong as wrong:  # what a record without its shape accounts for cannot be told from what is extra
                 self.bundle.tell(*wrong.args)
                 whole = whole and RANK[wrong.args[0]][1] != 2
-        whole = whole and self.size == len(self.journal)
+        clean = self.size == self.sizes.get("journal.jsonl", 0)
+        whole = whole and clean
         if self.lock["created_utc"] > self.first_start > "":
             self._tell("late_lock", "lock.json", f"before {self.first_start}", self.lock["created_utc"])
         with self.bundle.keeping():
             found = fit(document(self._read("head.json"), f"{self.prefix}head.json"), HEAD, f"{self.prefix}head.json")
-            if self.size != len(self.journal) or found != self.durable:
+            if not clean or found != self.durable:
                 self._tell("journal_broken", "journal.jsonl", f"a chain up to the head, {found}", self.durable)
         for key in self._ended():
             with self.bundle.keeping():
@@ -609,8 +630,9 @@ class Campaign:
         if rest:
             self._tell("size_mismatch", "journal.partial", "what was discarded", f"{len(rest)} bytes more")
         if "rows.jsonl" in self.sizes and self.closed:
-            lines = [sha256(line) for line in self._read("rows.jsonl", JOURNAL).split(b"\n")]
-            if lines != [*(self.attempts[key]["row_sha256"] for key in self.closed[1]), sha256(b"")]:
+            wanted = [self.attempts[key]["row_sha256"] for key in self.closed[1]]
+            lines = self.bundle.lines(self.prefix + "rows.jsonl")
+            if [sha256(line[:-1]) if line.endswith(b"\n") else "" for line in lines] != wanted:
                 self._tell(
                     "rows_digest_mismatch", "rows.jsonl", f"{len(self.closed[1])} rows of the journal", "others"
                 )
@@ -632,8 +654,8 @@ class Campaign:
 
     def outcomes(self) -> str:
         """Return what must be the same between oracle runs: neither times nor files."""
-        lines = self._read("results.jsonl", JOURNAL).split(b"\n")[:-1]
-        told = [fit(document(line, f"{self.prefix}results.jsonl"), {"*": object}, self.prefix) for line in lines]
+        name = f"{self.prefix}results.jsonl"
+        told = [fit(document(line[:-1], name), {"*": object}, name) for line in self.bundle.lines(name)]
         return canonical(
             [[one.get(name) for name in ("scenario", "repeat", "status", "reason", "stages")] for one in told]
         )
@@ -678,10 +700,9 @@ def check_files(bundle: Bundle, listed: dict[str, Any]) -> None:
                 bundle.tell("hash_mismatch", path, "", entry["sha256"], bundle.digest(path))
         with bundle.keeping():
             if TEXTS.fullmatch(path) and path in bundle.files:
-                data = bundle.read(path, JOURNAL)
-                lines = data.split(b"\n") if path.endswith("l") else [data, b""]
-                for line in lines if lines.pop() == b"" else [b""]:  # a last line without its end is none
-                    document(line, path)
+                lines = bundle.lines(path) if path.endswith("l") else [bundle.read(path) + b"\n"]
+                for line in lines:
+                    document(line[:-1] if line.endswith(b"\n") else b"", path)  # without its end it is none
     holding = {path[:n] for path in listed for n, c in enumerate(path) if c == "/"}
     for path in (bundle.files.keys() - listed.keys() - UNLISTED) | (bundle.folders - holding):
         bundle.tell("file_extra", path, "", "nothing that is not listed", "a file or folder")
@@ -689,7 +710,8 @@ def check_files(bundle: Bundle, listed: dict[str, Any]) -> None:
 
 def check_bundle(bundle: Bundle, sealed: dict[str, Any], campaign: Campaign) -> None:
     """Everything that bundle.json says follows from the other files."""
-    lock, rows = campaign.lock, bundle.read("rows.jsonl", JOURNAL).split(b"\n")[:-1]
+    lock = campaign.lock
+    rows = [hashlib.sha256(b"\x00" + line[:-1]).digest() for line in bundle.lines("rows.jsonl")]
     spent = lock["holdouts"] and any(pack["spent"] for pack in lock["holdouts"]["packs"])
     tool = {"name": "trialplate", "version": lock["harness"].get("version"), "sha256": lock["harness"].get("sha256")}
     summary = bundle.digest(SUMMARY) if SUMMARY in bundle.files else None
@@ -702,7 +724,7 @@ def check_bundle(bundle: Bundle, sealed: dict[str, Any], campaign: Campaign) -> 
         ("mixed_runs", "run_id", campaign.run_id),
         ("mixed_runs", "journal_head", campaign.head()),
         ("mixed_runs", "created_utc", campaign.last_utc),
-        ("rows_root_mismatch", "rows", {"n": len(rows), "root": root_of(rows).hex()}),
+        ("rows_root_mismatch", "rows", {"n": len(rows), "root": tree(rows).hex()}),
         ("accounting_not_reproduced", "counts", campaign.counts()),
         ("qualification_binding", "qualification_sha256", summary),
     ):
@@ -730,7 +752,7 @@ def check_controls(bundle: Bundle) -> dict[str, Campaign]:
         with bundle.keeping():
             if run in below.values():
                 runs[run] = Campaign(bundle, f"qualification/{run}/").check()
-                bundle.read(f"qualification/{run}/results.jsonl", JOURNAL)
+                next(bundle.lines(f"qualification/{run}/results.jsonl"), b"")
             elif run not in ("exploit", "random"):
                 bundle.tell("qualification_failed", f"qualification/{run}/", "", "a control run", "none")
     oracle = [runs[run] for run in CONTROLS if run in runs and run.startswith("oracle")]

@@ -47,7 +47,8 @@ def verify_bundle(folder: Path, *, trust: Trust | None = None, workers: int = 1)
     if view is not None:
         found.take(_closed(folder, container.digests, controls, view.lock_document))
         with found.keeping():
-            found.take(_of_document(folder, container, view))
+            if not any(item.path == ROWS for item in found.findings):
+                found.take(_of_document(folder, container, view))
         with found.keeping():
             found.take(_of_models(folder, container.digests, view.lock_document))
     findings = list(found.listed())

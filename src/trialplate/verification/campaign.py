@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from trialplate.errors import EvidenceError, UsageError
+from trialplate.store.chain import JOURNAL
 from trialplate.store.findings import exit_code, finding, ordered
 from trialplate.store.survey import Belongs, in_campaign
 from trialplate.store.verify import check
@@ -15,6 +16,9 @@ from trialplate.verification.grading import coherence_findings, grader_findings,
 from trialplate.verification.locked import locked_findings
 from trialplate.verification.recordings import Recordings
 from trialplate.verification.verdict import NOT_LOOKED_AT, Verdict
+
+UNREADABLE = ("journal_broken", "size_limit")
+"""Findings on a journal behind which nothing is computed; it is then not read a second time, however large it is."""
 
 
 def verify_campaign(
@@ -44,6 +48,7 @@ def verify_campaign(
     ]
     wrong = locked_findings(integrity.survey.lock_document) if integrity.survey is not None else []
     findings += wrong
+    wrong += [item for item in integrity.findings if item.code in UNREADABLE and item.path == JOURNAL]
     view = _view(folder, recordings) if integrity.survey is not None and not wrong else None
     if view is None:
         findings += unreadable_findings(folder, [name for name in DERIVED_CODES if name not in ignore])
