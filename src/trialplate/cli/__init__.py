@@ -1,7 +1,7 @@
 """The command line: the same verbs, one file per group of commands.
 
 Exit codes, everywhere: 0 the answer is yes; 1 the answer is no (incomplete, an ERROR, not verified, not supported);
-2 bad input, or refused before the first attempt; 3 (verify and judge only) intact but blocked.
+2 bad input, or refused before the first attempt; 3 (verify, judge, seal and promote) intact but blocked.
 """
 
 from __future__ import annotations
