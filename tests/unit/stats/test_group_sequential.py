@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,9 +43,29 @@ def test_spending_grows_to_alpha_and_early_obrien_fleming_bounds_are_farthest(hu
     assert list(found.spent) == sorted(found.spent)
     assert found.spent[-1] <= 0.05 + 1e-12
     assert all(bound is None or bound > 1.64 for bound in found.bounds)
-    bounds = [bound for bound in found.bounds if bound is not None]
-    if spending == "obrien-fleming" and len(bounds) > 1:
-        assert bounds[0] > bounds[-1]
+    bounded = [(time, bound) for time, bound in zip(times, found.bounds, strict=True) if bound is not None]
+    if not bounded:
+        return
+    (first_time, first), (last_time, last) = bounded[0], bounded[-1]
+    if spending == "obrien-fleming" and last_time - first_time >= 0.1:
+        assert first > last
+
+
+def test_of_two_looks_close_together_the_second_bound_may_lie_higher_and_spends_what_it_may():
+    early, late = 0.33, 0.34
+    first, second = lan_demets_bounds([early, late]).bounds
+    assert second > first
+    slope, spread = math.sqrt(early / late), math.sqrt(1 - early / late)
+
+    def crossing(z):
+        above = scipy.stats.norm.sf((second - slope * z) / spread)
+        return scipy.stats.norm.pdf(z) * (above + scipy.stats.norm.cdf((-second - slope * z) / spread))
+
+    spent = 2 * scipy.integrate.quad(crossing, 3.0, first, epsabs=1e-16)[0]
+    spent += scipy.integrate.quad(crossing, -3.0, 3.0, epsabs=1e-18)[0]
+    farthest = scipy.stats.norm.ppf(1 - 0.05 / 4)
+    allowed = [4 * scipy.stats.norm.sf(farthest / math.sqrt(time)) for time in (early, late)]
+    assert spent == pytest.approx(allowed[1] - allowed[0], rel=1e-6)
 
 
 def test_a_look_that_may_spend_nothing_has_no_bound_and_costs_nothing():
