@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from trialplate.claims.figures import percent, points
 from trialplate.scoring.comparisons import Comparison
 
+VERDICT_MARKS: Mapping[str, str] = {
+    "BETTER": "▲",
+    "WORSE": "▼",
+    "NOT_DISTINGUISHED": "◆",
+    "NOT_COMPARABLE": "○",
+}
+"""A shape beside each verdict, so that it can be told without colour."""
+
 CHART_TEMPLATES: Mapping[str, str] = {
     "headline_BETTER": "{a} is better than {b}",
     "headline_WORSE": "{a} is worse than {b}",
     "headline_NOT_DISTINGUISHED": "{a} and {b} are not told apart",
     "headline_NOT_COMPARABLE": "{a} and {b} may not be compared",
-    "headline_effect": "points: {a} minus {b}",
+    "headline_effect": "{a} minus {b}",
     "headline_family": "{confidence} interval {low} to {high} (bootstrap), {t_low} to {t_high} (t)",
     "headline_episode": "{confidence} interval {low} to {high} (Tango), {t_low} to {t_high} (t)",
     "headline_size": "{pairs} pairs in {families} families · {a} alone passed {only_a}, {b} alone {only_b}",

@@ -8,8 +8,11 @@ from typing import Any
 from trialplate.claims import Claim, Verdict
 from trialplate.claims import wording as say
 from trialplate.lock import run_class
+from trialplate.report.answers import answers
 from trialplate.report.cautions import ALL_OR_NOTHING, warnings
 from trialplate.report.data import ReportData
+from trialplate.report.early import early_end, sequence_sentence
+from trialplate.report.intervals import rate_sentence, shown_rate
 from trialplate.scoring.analysis import ArmAnalysis
 
 
@@ -29,12 +32,16 @@ def headline(data: ReportData) -> dict[str, Any]:
     protocol = data.lock["protocol"]
     tested = [arm for arm in data.analysis.arms if not is_control(facts[arm.arm])]
     controls = [arm for arm in data.analysis.arms if is_control(facts[arm.arm])]
+    early = early_end(data)
+    stopped = early is not None and early.stopped
     return {
         "question": protocol["question"],
         "campaign": protocol["name"],
         "verdict": _verdict(data.claims),
         "claims": [(c.name, c.verdict.value) for c in data.claims] if len(data.claims) > 1 else [],
-        "arms": [_card(arm, facts[arm.arm], data.analysis.confidence) for arm in tested],
+        "answers": answers(data),
+        "early": early,
+        "arms": [_card(arm, facts[arm.arm], data.analysis.confidence, early=stopped) for arm in tested],
         "controls": [_control(arm, facts[arm.arm]) for arm in controls],
         "warnings": warnings(data, facts, tested),
         "meta": _meta(data),
@@ -67,8 +74,8 @@ def _verdict(claims: Sequence[Claim]) -> dict[str, str]:
     return {"kind": kind, "text": say.sentence("claims_counted", total=len(claims), **counts)}
 
 
-def _card(arm: ArmAnalysis, facts: Mapping[str, Any], confidence: float) -> dict[str, Any]:
-    rate = arm.rate
+def _card(arm: ArmAnalysis, facts: Mapping[str, Any], confidence: float, *, early: bool) -> dict[str, Any]:
+    rate, shown = arm.rate, shown_rate(arm)
     card = {
         "name": arm.arm,
         "state": say.sentence("exploratory_arm") if arm.state == "EXPLORATORY" else None,
@@ -76,19 +83,18 @@ def _card(arm: ArmAnalysis, facts: Mapping[str, Any], confidence: float) -> dict
         "n": rate.n,
         "profile": facts["profile"],
         "rate": rate.rate,
-        "low": rate.wilson_low,
-        "high": rate.wilson_high,
+        "low": shown.low,
+        "high": shown.high,
     }
     if rate.rate is None:
         reasons = say.explained(arm.state_reasons or (str(rate.reason),))
         note = say.sentence("no_rate", reasons=reasons)
         return card | {"text": None, "note": note, "others": [], "counts": counts_line(arm)}
-    low, high = say.interval_ends(rate.wilson_low, rate.wilson_high)
-    note = say.sentence("rate", confidence=say.percent(confidence), low=low, high=high)
+    sequence = sequence_sentence(arm, confidence) if early else None
     return card | {
         "text": say.percent(rate.rate),
-        "note": note,
-        "others": other_rates(arm),
+        "note": rate_sentence(shown, confidence=confidence),
+        "others": ([sequence] if sequence is not None else []) + other_rates(arm),
         "counts": counts_line(arm),
     }
 
