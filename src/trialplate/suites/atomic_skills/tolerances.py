@@ -55,5 +55,6 @@ def tolerance_set(skill: str) -> SetName:
     """Return the tolerance set of a skill."""
     return "PRIMITIVE" if skill in PRIMITIVE_SKILLS else "TASK"
 
+
 SETTINGS: dict[str, Any] = {"scoring": SCORING.model_dump(mode="json")}
 """What they contribute to the settings of the suite in a lock."""
