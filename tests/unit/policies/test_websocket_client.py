@@ -310,15 +310,18 @@ def test_a_reset_that_never_comes_back_is_the_policys_timeout() -> None:
 def test_an_interrupt_during_a_call_gets_through_and_leaves_no_connection() -> None:
     import signal
 
+    caller, interrupted = threading.get_ident(), threading.Event()
+
     def interrupt(message: dict[str, Any]) -> Any:
         if message["type"] == "observation":
-            threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
-            time.sleep(0.5)
+            signal.pthread_kill(caller, signal.SIGINT)
+            interrupted.wait(10)  # nothing is answered before
         return honest(message)
 
     with actor_for(interrupt) as actor:
         with pytest.raises(KeyboardInterrupt):
             actor.ask(look(), nothing)
+        interrupted.set()
         with pytest.raises(HarnessFault, match="gone"):
             actor.ask(look(call_index=1), nothing)
 
