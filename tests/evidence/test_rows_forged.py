@@ -1,8 +1,9 @@
-"""Rows 3 to 5, 7, 13, 14, 17, 20, 26, 27, 33, 34 of the evidence specification: somebody who recomputes digests."""
+"""Many rows of the evidence specification, section 13, with their numbers: somebody who recomputes digests."""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 from forger import Forger
 from sealed import PROTOCOL, Golden, edit, make_campaign, reseal, write
 from trialplate import exam, sealing
-from trialplate.canonical import canonical_json, sha256_hex
+from trialplate.canonical import canonical_json, document_sha256, sha256_hex
 from trialplate.store import merkle
 from trialplate.store.chain import Stamp
 from trialplate.store.expected import Expected
+from trialplate.store.view import read_campaign
 
 Records = list[dict[str, Any]]
+COSTS = ("calls", "input_tokens", "output_tokens", "cost", "requests")
 
 
 def _codes(folder: Path, **options: Any) -> tuple[int, list[str]]:
@@ -86,7 +89,8 @@ def test_row_03_a_fail_that_was_set_to_pass_is_not_reproduced(failed: Path, tmp_
 def test_row_03_a_row_that_was_edited_is_not_the_one_of_its_end(lean: Path) -> None:
     edit(lean / "episodes/000003-0/row.json", lambda row: row.update(termination="policy_stop", fault_message="x"))
     other = (lean / "episodes/000003-0/row.json").read_bytes()
-    assert _codes(lean := reseal(lean)) == (1, ["hash_mismatch"])
+    lean = reseal(lean)
+    assert _codes(lean) == (1, ["hash_mismatch"])
     _lines(lean / "rows.jsonl", lambda lines: [*lines[:3], other, *lines[4:]])
     exit_code, found = _codes(reseal(lean))
     assert exit_code == 1 and "rows_digest_mismatch" in found
@@ -144,6 +148,29 @@ def test_row_05_a_row_twice_out_of_order_unplanned_or_of_another_arm_is_found(
     forger.seal()
     exit_code, found = _codes(campaign)
     assert exit_code == 1 and code in found
+
+
+def _members(document: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield every object in a document with the name of each of its members."""
+    if isinstance(document, dict):
+        yield from ((document, name) for name in document)
+    for item in document.values() if isinstance(document, dict) else document if isinstance(document, list) else ():
+        yield from _members(item)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_row_06_a_count_that_was_edited_or_an_unknown_one_that_was_set_to_0_is_not_reproduced(
+    lean: Path, known: bool
+) -> None:
+    def cheaper(summary: dict[str, Any]) -> None:
+        arms = [(item, name) for item, name in _members(summary["arms"]) if name in COSTS]
+        item, name = next((item, name) for item, name in arms if (type(item[name]) is int) == known)
+        assert item[name] is None or item[name] > 0
+        item[name] = 0
+
+    edit(lean / "summary.json", cheaper)
+    exit_code, found = _codes(reseal(lean))
+    assert exit_code == 1 and "accounting_not_reproduced" in found
 
 
 @pytest.mark.parametrize(
@@ -232,6 +259,38 @@ def test_row_20_an_episode_of_an_earlier_run_that_was_copied_in_is_found(campaig
     forger.edit_row("000006-0", lambda row: row.update(run_id="0" * 32))
     forger.seal()
     assert _codes(campaign) == (1, ["mixed_runs"])
+
+
+# -- rows 21 and 39: scenes and traces -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other_m", [0.9, math.nextafter(0.5, 1.0), math.nextafter(0.5, 0.0)])
+def test_row_21_an_applied_scene_with_a_good_digest_that_is_not_the_scenario_is_found(
+    campaign: Path, other_m: float
+) -> None:
+    forger = _forger(campaign)
+
+    def elsewhere(row: dict[str, Any]) -> None:
+        assert row["applied_scene"]["block_m"] == 0.5
+        row["applied_scene"]["block_m"] = other_m
+        row["applied_scene_sha256"] = document_sha256(row["applied_scene"])
+
+    first = next(row for row in read_campaign(campaign).rows if row.scenario == "toy-001")
+    forger.edit_row(f"{first.trial_id}-0", elsewhere)
+    forger.seal()
+    assert _codes(campaign) == (1, ["scene_mismatch"])
+
+
+def test_row_39_a_trace_that_declares_more_than_it_holds_is_malformed_with_good_digests(campaign: Path) -> None:
+    forger = _forger(campaign)
+    bombs = [b"", b"PAR1", b"PAR1" + b"\x15\x00" * 50 + (100).to_bytes(4, "little") + b"PAR1"]
+    bombs.append(b"PAR1" + b"\x00" * 8 + (2**31 - 1).to_bytes(4, "little") + b"PAR1")
+    for bomb in bombs:
+        forger.replace_trace("000000-0", bomb)
+        forger.seal()
+        exit_code, found = _codes(campaign)
+        assert (exit_code, found[0]) == (2, "trace_malformed"), bomb[:20]
+        forger = _forger(campaign)
 
 
 # -- rows 26 and 27: the chain -------------------------------------------------------------------------------------
