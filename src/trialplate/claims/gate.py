@@ -16,6 +16,7 @@ from trialplate.claims.claim import Claim, Verdict
 from trialplate.claims.pairwise import judge_leadership, judge_pair
 from trialplate.errors import StatsInputError, nearest
 from trialplate.scoring.analysis import Analysis, ArmAnalysis
+from trialplate.scoring.verdicts import ended_early
 from trialplate.spec.plan import ClaimRule, LeadershipClaim, ThresholdClaim
 from trialplate.stats.gates import MIN_FAMILIES
 
@@ -41,7 +42,8 @@ def judge_claims(analysis: Analysis, rules: Sequence[ClaimRule], blockers: Itera
 
 def _judge(analysis: Analysis, rule: ClaimRule, blockers: Sequence[str]) -> Claim:
     if isinstance(rule, ThresholdClaim):
-        return _judge_threshold(analysis.arm(rule.arm), rule, blockers)
+        early = {"not_confirmatory"} if ended_early(analysis.stopping) else set()
+        return _judge_threshold(analysis.arm(rule.arm), rule, sorted({*blockers, *early}))
     if isinstance(rule, LeadershipClaim):
         return judge_leadership(analysis, rule, blockers)
     return judge_pair(analysis, rule, blockers)

@@ -24,9 +24,9 @@ PARTS = ("cost", "time", "non_inferior")
 def judge_pair(analysis: Analysis, rule: PairClaim, blockers: Sequence[str]) -> Claim:
     """Return the claim of one arm against another. Raises KeyError where their comparison is not registered."""
     pair = analysis.comparison(rule.arm, rule.against)
-    against = _blockers(analysis, pair, blockers)
+    against = _blockers(analysis, pair, blockers, of_the_rule=isinstance(rule, SuperiorityClaim))
     if isinstance(rule, SuperiorityClaim):
-        result = superiority(pair, analysis.plan, of_a=True, blockers=against)
+        result = superiority(pair, analysis.plan, of_a=True, blockers=against, stopping=analysis.stopping)
         numbers = _difference_numbers(pair)
     elif isinstance(rule, NonInferiorityClaim):
         result = _non_inferior(pair, rule.margin, against)
@@ -62,7 +62,7 @@ def judge_leadership(analysis: Analysis, rule: LeadershipClaim, blockers: Sequen
     pairs = [pair for pair in analysis.comparisons if pair.a == rule.arm]
     findings, why = [], {}
     for pair in pairs:
-        against = _blockers(analysis, pair, ())
+        against = _blockers(analysis, pair, (), of_the_rule=False)
         parts = {
             "cost": _efficient(pair, pair.families.cost, against),
             "time": _efficient(pair, pair.families.time, against),
@@ -94,10 +94,11 @@ def judge_leadership(analysis: Analysis, rule: LeadershipClaim, blockers: Sequen
     )
 
 
-def _blockers(analysis: Analysis, pair: Comparison, given: Sequence[str]) -> list[str]:
+def _blockers(analysis: Analysis, pair: Comparison, given: Sequence[str], *, of_the_rule: bool) -> list[str]:
     a, b = analysis.arm(pair.a), analysis.arm(pair.b)
     missing = {"incomplete_coverage"} if "incomplete_coverage" in (*a.state_reasons, *b.state_reasons) else set()
-    return sorted({*given, *missing, *pair_blockers(pair, a, b, analysis.plan)})
+    said = pair_blockers(pair, a, b, analysis.plan, stopping=analysis.stopping, of_the_rule=of_the_rule)
+    return sorted({*given, *missing, *said})
 
 
 def _non_inferior(pair: Comparison, margin: float, blockers: Sequence[str]) -> stats.GateResult:

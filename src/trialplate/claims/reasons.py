@@ -14,7 +14,9 @@ BLOCKERS: Mapping[str, str] = {
     "missing_data": "an outcome, observation, cost or motion measure is unknown",
     "integrity": "a digest, the binding to the lock or a recomputation fails",
     "not_qualified": "the harness has not passed its own exam under this lock",
-    "not_confirmatory": "the run is registered as development, calibration or pilot",
+    "not_confirmatory": (
+        "the run is registered as development, calibration or pilot, or ended early by a rule on something else"
+    ),
     "holdout_spent": "the held-out scenarios were opened for something else before this lock",
     "unregistered_stop": "the run stopped elsewhere than registered",
     "unwanted_motion": "the claiming arm moved what it must not move",
@@ -30,6 +32,7 @@ REASONS: Mapping[str, str] = {
     "t_bound": "the t bound over families does not clear the rule",
     "tango_bound": "the Tango bound over pairs does not clear the rule",
     "exact_test": "the exact McNemar test over pairs does not reject",
+    "stopping_rule": "the registered stopping rule did not reject in its favour",
     "undefined_draws": "in some draw an arm had no success",
     "no_competitors": "no competitor was registered",
     "competitor_ineligible": "the question may not be asked of some competitor",
@@ -40,6 +43,7 @@ REASONS: Mapping[str, str] = {
     "single_family": "one family has no variance between families",
     "no_between_family_variation": "no family differs from another",
     "out_of_reach": "no difference would do",
+    "unbounded": "so uneven successes leave the interval open to one side",
     "artifact_error": "an episode errored or a planned trial is missing",
     "errored_episodes": "at least one episode errored",
     "identity_changed": "the policy became another one during the run",

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trialplate.claims.figures import p_value, percent, points, ratio
+from trialplate import stats
+from trialplate.claims.figures import interval, p_value, percent, points, ratio
 from trialplate.claims.reasons import explained
+from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.comparisons import Comparison, Detection
+from trialplate.scoring.verdicts import ended_early
 
 CLAIM_TEMPLATES: Mapping[str, str] = {
     "threshold_supported": (
@@ -115,6 +118,11 @@ CLAIM_TEMPLATES: Mapping[str, str] = {
     "detection_unreachable": "The registered effect of {effect} points needs more than 20,000 pairs.",
     "detection_few": "Fewer than 10 {units} support no verdict: UNDERPOWERED.",
     "detection_underpowered": "UNDERPOWERED: that is below the registered {target}.",
+    "stopped_early": (
+        "The run ended after {blocks} of {planned} blocks by its registered rule ({kind}), which looked at {a} and"
+        " {b}. Estimates after an early stop lean away from zero. Rates that hold at every look, as confidence"
+        " sequences at {confidence}: {listing}."
+    ),
     "registered": "registered",
     "observed": "observed; none was registered",
     "units_family": "{families} families",
@@ -234,6 +242,27 @@ def detection_sentence(pair: Comparison, *, unit: str) -> str:
     elif pair.underpowered:
         parts.append(say("detection_underpowered", target=percent(found.target_power)))
     return " ".join(parts)
+
+
+def stop_sentence(analysis: Analysis) -> str | None:
+    """Return what an early stop means for every estimate; None where the run was not ended early."""
+    stopping = analysis.stopping
+    if stopping is None or not ended_early(stopping):
+        return None
+    rates = []
+    for arm in analysis.arms:
+        live = stats.confidence_sequence(arm.rate.k, arm.rate.n, confidence=analysis.confidence)
+        rates.append(f"{arm.arm} {interval(live.low, live.high)}")
+    return say(
+        "stopped_early",
+        blocks=stopping.stopped_after,
+        planned=stopping.planned,
+        kind=stopping.kind,
+        a=stopping.a,
+        b=stopping.b,
+        confidence=percent(analysis.confidence),
+        listing=", ".join(rates),
+    )
 
 
 def units(families: int, unit: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from trialplate.cli.output import BLOCKED, NO, YES, emit, finding_lines, plain, progress_bar, say, table
-from trialplate.cli.verdicts import show_verdicts
+from trialplate.cli.verdicts import show_stop, show_verdicts
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 
@@ -133,6 +133,7 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
     def text() -> None:
         table("Success", RATE_HEADER, rate_rows(document))
         show_verdicts(analysis.comparisons, unit=analysis.plan.unit, title="Registered comparisons")
+        show_stop(analysis)
         if exploratory:
             print(plain("EXPLORATORY " + sentence("warn_exploratory", arms=", ".join(exploratory))))
 

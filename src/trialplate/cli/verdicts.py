@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trialplate.cli.output import plain, say, table
 
 if TYPE_CHECKING:
+    from trialplate.scoring.analysis import Analysis
     from trialplate.scoring.comparisons import Comparison
 
 HEADER = ("A, minus B", "verdict", "points", "interval", "p", "pairs")
@@ -22,6 +23,15 @@ def show_verdicts(pairs: Sequence[Comparison], *, unit: str, title: str) -> None
     table(title, HEADER, [_cells(pair, unit) for pair in pairs])
     for pair in pairs:
         say(plain(verdict_sentence(pair, unit=unit).replace("\u00a0", " ")))
+
+
+def show_stop(analysis: Analysis) -> None:
+    """Say what an early stop means for every estimate, where there was one."""
+    from trialplate.claims.sentences import stop_sentence
+
+    text = stop_sentence(analysis)
+    if text is not None:
+        say(plain(text.replace("\u00a0", " ")))
 
 
 def _cells(pair: Comparison, unit: str) -> tuple[str, ...]:

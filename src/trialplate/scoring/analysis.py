@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from trialplate.scoring.comparisons import Comparison, Resampling
 from trialplate.scoring.skills import SkillReport
+from trialplate.scoring.stopping import Stopping
 from trialplate.spec.plan import AnalysisPlan, DenominatorName, ErrorsRule
 
 ArtifactState = Literal["COMPLETE", "EXPLORATORY", "ERROR"]
@@ -212,7 +213,8 @@ class Analysis:
 
     ``errors_rule``: whether an errored episode takes an arm's rate away (``void``) or leaves it between ``bounds``.
     ``resampling``: how the units of all comparisons were drawn; None without a registered comparison. ``skills``: of
-    a suite of skills; None elsewhere, and then it stands in no document.
+    a suite of skills; None elsewhere, and then it stands in no document. ``stopping``: what the registered stopping
+    rule said at its looks; None without one.
     """
 
     plan: AnalysisPlan
@@ -220,6 +222,7 @@ class Analysis:
     arms: tuple[ArmAnalysis, ...]
     comparisons: tuple[Comparison, ...]
     resampling: Resampling | None
+    stopping: Stopping | None = None
     schema: str = "trialplate.analysis/2"
     skills: SkillReport | None = None
 

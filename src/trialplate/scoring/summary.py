@@ -25,6 +25,7 @@ from trialplate.scoring.analysis import (
     Slice,
 )
 from trialplate.scoring.conduct import arm_conduct
+from trialplate.scoring.stopping import Stopping
 from trialplate.scoring.verdicts import compare_arms
 from trialplate.spec.channels import ActionSpec
 from trialplate.spec.plan import AnalysisPlan, DenominatorName, ErrorsRule, SliceKey
@@ -57,6 +58,8 @@ def analyse_outcomes(
     errors_rule: ErrorsRule = "bounds",
     tested: Collection[str] | None = None,
     action: ActionSpec | None = None,
+    profiles: Mapping[str, str] | None = None,
+    stopping: Stopping | None = None,
 ) -> Analysis:
     """Return the analysis of all outcomes of a campaign.
 
@@ -64,9 +67,10 @@ def analyse_outcomes(
     None for its defaults. ``stages``: names of the suite's chain; None takes those of the outcomes, which must all
     agree. ``tested``: the arms that are no controls, all by default; only of these the halt rule is asked.
     ``action``: the action space of the suite. ``ladders``: domain -> stages, where every domain has its own; then
-    there is no funnel over all. Raises EvidenceError for an outcome of an unplanned arm, a
-    repeated trial or (arm, scenario, repeat), or stages other than the chain's, and StatsInputError for a plan that
-    is none.
+    there is no funnel over all. ``profiles``: arm -> what it sees; arms that see other things are not compared.
+    ``stopping``: what the registered rule said of these outcomes. Raises EvidenceError for an outcome of an unplanned
+    arm, a repeated trial or (arm, scenario, repeat), or stages other than the chain's, and StatsInputError for a plan
+    that is none.
     """
     if stages is None:
         measured = (o for o in outcomes if o.status in MEASURED and ladders is None)
@@ -89,8 +93,19 @@ def analyse_outcomes(
     for name in (name for pair in plan.comparisons for name in pair):
         if name not in states:
             raise EvidenceError(f"comparison of an unplanned arm {name!r}{nearest(name, states)}")
-    compared, drawn = compare_arms(by_arm, states, plan=plan, control_hz=action.control_hz if action else None)
-    return Analysis(plan=plan, errors_rule=errors_rule, arms=arms, comparisons=compared, resampling=drawn)
+    compared, drawn = compare_arms(
+        by_arm, states, plan=plan, control_hz=action.control_hz if action else None, stopping=stopping,
+        apart=_apart(plan, profiles or {}),
+    )  # fmt: skip
+    return Analysis(
+        plan=plan, errors_rule=errors_rule, arms=arms, comparisons=compared, resampling=drawn, stopping=stopping
+    )
+
+
+def _apart(plan: AnalysisPlan, profiles: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the pairs whose arms see other things, which no lock of this version admits, with both profiles."""
+    seen = {pair: (profiles.get(pair[0]), profiles.get(pair[1])) for pair in plan.comparisons}
+    return {pair: (f"profile: {a} against {b}",) for pair, (a, b) in seen.items() if a != b}
 
 
 def _refuse_strangers(

@@ -16,6 +16,7 @@ from trialplate.scoring.analysis import ArmAnalysis
 from trialplate.scoring.comparisons import Comparison, Detection, FamilyEvidence, Resampling
 from trialplate.scoring.family_evidence import adjusted, arm_totals, family_evidence, without_estimate
 from trialplate.scoring.pairs import PairTable, pair_table
+from trialplate.scoring.stopping import Stopping
 from trialplate.spec.plan import AnalysisPlan
 from trialplate.stats.discordant import MAX_TRIALS
 from trialplate.stats.gates import MIN_FAMILIES
@@ -24,6 +25,8 @@ from trialplate.stats.inputs import as_written
 Pair = tuple[str, str]
 EXACT_TEST = "exact_test"
 """What fails when single pairs are the unit and the exact McNemar test does not reject."""
+STOPPING_RULE = "stopping_rule"
+"""What fails when a rule looked at the pair and did not reject in the arm's favour."""
 
 
 def compare_arms(
@@ -33,11 +36,13 @@ def compare_arms(
     plan: AnalysisPlan,
     control_hz: float | None,
     apart: Mapping[Pair, Sequence[str]] | None = None,
+    stopping: Stopping | None = None,
 ) -> tuple[tuple[Comparison, ...], Resampling | None]:
     """Return the registered comparisons in order, and how their units were drawn (None without a comparison).
 
     ``outcomes``, ``arms``: by name; ``control_hz``: control steps in a second, None where unknown. ``apart``: what
-    else the caller knows to differ between the arms of a pair, which makes it incomparable.
+    else the caller knows to differ between the arms of a pair, which makes it incomparable. ``stopping``: what the
+    registered rule said, None without one.
     """
     pairs = plan.comparisons
     if not pairs:
@@ -50,16 +55,23 @@ def compare_arms(
     reasons = {(a, b): _reason(arms[a], arms[b], tables[a, b], known.get((a, b), ())) for a, b in pairs}
     made = [_estimate(pair, tables[pair], evidence.get(pair), reasons[pair], plan) for pair in pairs]
     corrected = _corrected(made, plan)
-    decided = (_decided(one, arms[one.a], arms[one.b], plan) for one in corrected)
+    decided = (_decided(one, arms[one.a], arms[one.b], plan, stopping) for one in corrected)
     return tuple(replace(one, differs=(*known.get((one.a, one.b), ()), *one.differs)) for one in decided), drawn
 
 
 def superiority(
-    comparison: Comparison, plan: AnalysisPlan, *, of_a: bool, blockers: Sequence[str]
+    comparison: Comparison,
+    plan: AnalysisPlan,
+    *,
+    of_a: bool,
+    blockers: Sequence[str],
+    stopping: Stopping | None = None,
 ) -> stats.GateResult:
     """Return whether the registered superiority rule holds for A over B, or with ``of_a`` false for B over A.
 
-    Percentile and t bounds over the registered unit; where single pairs are the unit, the exact McNemar test too.
+    Percentile and t bounds over the registered unit; where single pairs are the unit, the exact McNemar test too;
+    and where a stopping rule looks at this pair, its rejection: bounds that were looked at more than once hold the
+    error rate only behind it.
     """
     found = comparison.families
     low, t_low = (found.low, found.t_low) if of_a else (found.b_low, found.b_t_low)
@@ -72,19 +84,42 @@ def superiority(
         alpha=plan.alpha,
         blockers=sorted(blockers),
     )
+    failed = set()
     exact = comparison.adjusted_p
-    if plan.unit == "episode" and result.status != "ineligible" and not (exact is not None and exact <= plan.alpha):
-        return stats.GateResult("not_supported", tuple(sorted({*result.reasons, EXACT_TEST})))
-    return result
+    if plan.unit == "episode" and not (exact is not None and exact <= plan.alpha):
+        failed.add(EXACT_TEST)
+    if stopping is not None and {stopping.a, stopping.b} == {comparison.a, comparison.b}:
+        side = "a" if of_a == (stopping.a == comparison.a) else "b"
+        failed |= set() if stopping.favours == side else {STOPPING_RULE}
+    if result.status == "ineligible" or not failed:
+        return result
+    return stats.GateResult("not_supported", tuple(sorted({*result.reasons, *failed})))
 
 
-def pair_blockers(comparison: Comparison, claimed: ArmAnalysis, other: ArmAnalysis, plan: AnalysisPlan) -> set[str]:
+def ended_early(stopping: Stopping | None) -> bool:
+    """Return whether the registered rule ended the run before its last planned block."""
+    return stopping is not None and stopping.stopped_after is not None and stopping.stopped_after < stopping.planned
+
+
+def pair_blockers(
+    comparison: Comparison,
+    claimed: ArmAnalysis,
+    other: ArmAnalysis,
+    plan: AnalysisPlan,
+    *,
+    stopping: Stopping | None = None,
+    of_the_rule: bool = False,
+) -> set[str]:
     """Return what the outcomes say against asking whether ``claimed`` does better than, or no worse than, ``other``.
 
     What errored counts as not passed. That can only hurt the arm it happened to, so it stands in the way of a
-    statement from which the other arm would gain. A trial without counted partner does so either way.
+    statement from which the other arm would gain. A trial without counted partner does so either way. After a run
+    that ended early, only what its rule decided can be asked: ``of_the_rule`` for superiority.
     """
     against = set()
+    looked_at = stopping is not None and {stopping.a, stopping.b} == {comparison.a, comparison.b}
+    if ended_early(stopping) and not (of_the_rule and looked_at):
+        against.add("not_confirmatory")
     if comparison.reason is not None:
         against.add("not_comparable")
     if comparison.unmatched:
@@ -167,9 +202,19 @@ def _corrected(made: Sequence[Comparison], plan: AnalysisPlan) -> list[Compariso
     ]
 
 
-def _decided(one: Comparison, a: ArmAnalysis, b: ArmAnalysis, plan: AnalysisPlan) -> Comparison:
-    better = superiority(one, plan, of_a=True, blockers=sorted(pair_blockers(one, a, b, plan)))
-    worse = superiority(one, plan, of_a=False, blockers=sorted(pair_blockers(one, b, a, plan)))
+def _decided(
+    one: Comparison, a: ArmAnalysis, b: ArmAnalysis, plan: AnalysisPlan, stopping: Stopping | None
+) -> Comparison:
+    better, worse = (
+        superiority(
+            one,
+            plan,
+            of_a=of_a,
+            blockers=sorted(pair_blockers(one, *sides, plan, stopping=stopping, of_the_rule=True)),
+            stopping=stopping,
+        )
+        for of_a, sides in ((True, (a, b)), (False, (b, a)))
+    )
     power = one.detection.power
     if one.families.families < MIN_FAMILIES:
         power = 0.0  # so few units support nothing, whatever the effect

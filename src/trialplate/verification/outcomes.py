@@ -124,6 +124,8 @@ def analyse_document(outcomes: Sequence[Outcome], lock_document: Mapping[str, An
         plan=AnalysisPlan.model_validate_json(json.dumps(plan)),
         errors_rule=suite["errors_rule"],
         tested=[arm["name"] for arm in lock_document["arms"] if arm["role"] == "arm"],
+        profiles={arm["name"]: arm["profile"] for arm in lock_document["arms"]},
+        stopping=stopping,
         action=ActionSpec.model_validate_json(json.dumps(suite["action"])) if chain is not None else None,
     )
     if ladders is None:

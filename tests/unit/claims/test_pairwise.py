@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from trialplate.claims import BLOCKERS, Claim, Verdict, judge_claims
+from trialplate.claims.sentences import stop_sentence
 from trialplate.errors import StatsInputError
 from trialplate.record import Conduct, Outcome, StageResult, Status
 from trialplate.scoring.analysis import Analysis
+from trialplate.scoring.stopping import Stopping
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.plan import (
     AnalysisPlan,
@@ -19,6 +21,7 @@ from trialplate.spec.plan import (
     LeadershipClaim,
     NonInferiorityClaim,
     SuperiorityClaim,
+    ThresholdClaim,
     TimeClaim,
 )
 from trialplate.testing.toy import ACTION
@@ -201,3 +204,27 @@ def test_an_improved_level_is_shared_among_the_comparisons() -> None:
     a, b, c = arm("a", WON), arm("b", LOST), arm("c", LOST)
     shared = judged(analyse(a, b, c, comparisons=(("a", "b"), ("a", "c")), draws=4000), SUPERIOR)
     assert shared.numbers["confidence"] == 0.975 and "97.5\u00a0% confidence" in shared.sentence
+
+
+def test_after_an_early_stop_only_what_the_rule_decided_can_be_claimed() -> None:
+    whole = analyse(arm("a", WON, cost=0.5, steps=50), arm("b", LOST))
+    rule = Stopping(
+        kind="e_process", a="a", b="b", planned=60, looks=(), stopped_after=40, why="rejected", favours="a",
+        p_value=0.001,
+    )  # fmt: skip
+    early = replace(whole, stopping=rule)
+    assert judged(early, SUPERIOR).verdict is Verdict.SUPPORTED
+    threshold = ThresholdClaim(name="x", kind="threshold_rate", arm="a", rate=0.5)
+    for asked in (no_worse(0.1), CHEAPER, FASTER, threshold):
+        assert judged(whole, asked).verdict is Verdict.SUPPORTED
+        assert judged(early, asked).reasons == ("not_confirmatory",)
+    assert "competitor_ineligible" in judged(early, leads()).reasons
+    silent = replace(whole, stopping=replace(rule, favours=None, why=None, stopped_after=None))
+    assert judged(silent, SUPERIOR).reasons == ("stopping_rule",)
+    assert "(stopping_rule)" in judged(silent, SUPERIOR).sentence
+    told = stop_sentence(early)
+    assert told is not None and told.startswith(
+        "The run ended after 40 of 60 blocks by its registered rule (e_process)"
+    )
+    assert "as confidence sequences at 95\u00a0%: a " in told
+    assert stop_sentence(whole) is None and stop_sentence(silent) is None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from trialplate.record import Conduct, Outcome
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.comparisons import Comparison
 from trialplate.scoring.family_evidence import arm_totals, control_us, cost_n
+from trialplate.scoring.stopping import Stopping
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.plan import AnalysisPlan
 from trialplate.testing.toy import ACTION
@@ -227,6 +232,91 @@ def test_a_draw_without_a_success_is_counted_and_leaves_the_ratio_without_bounds
     found = compared(["PASS"] * 12, ["PASS"] + ["FAIL"] * 11)
     assert found.families.time.undefined_draws > 0 and found.families.time.reason == "undefined_draws"
     assert found.families.time.low is None and found.families.time.ratio is not None
+
+
+def stopped(*, favours: str | None, after: int | None = 30, planned: int = 60, arms: str = "ab") -> Stopping:
+    why = None if after is None else "rejected" if favours else "out_of_reach"
+    return Stopping(
+        kind="e_process", a=arms[0], b=arms[1], planned=planned, looks=(), stopped_after=after, why=why,  # type: ignore[arg-type]
+        favours=favours, p_value=0.01,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def under(stopping: Stopping, *arms: list[Outcome], **plan: Any) -> Analysis:
+    rows = [o for one in arms for o in one]
+    planned = {name: sum(o.arm == name for o in rows) for name in dict.fromkeys(o.arm for o in rows)}
+    registered = AnalysisPlan(**({"comparisons": AB} | plan))
+    return analyse_outcomes(
+        rows, planned=planned, stages=STAGES, plan=registered, action=ACTION, stopping=stopping
+    )  # fmt: skip
+
+
+def test_where_a_rule_looked_its_rejection_decides_beside_the_bounds() -> None:
+    a, b = arm("a", WON), arm("b", LOST)
+    assert under(stopped(favours="a"), a, b).comparisons[0].verdict == "BETTER"
+    back = under(stopped(favours="a"), a, b, comparisons=(("b", "a"),)).comparisons[0]
+    assert back.verdict == "WORSE"  # whichever arm stands first
+    for silent in (stopped(favours=None), stopped(favours=None, after=None), stopped(favours="b")):
+        found = under(silent, a, b).comparisons[0]
+        assert found.verdict == "NOT_DISTINGUISHED" and found.not_better == ("stopping_rule",)
+    close = under(stopped(favours="a"), arm("a", WON), arm("b", WON)).comparisons[0]
+    assert close.not_better == ("percentile_bound", "t_bound")  # a rejection alone is not enough either
+
+
+def test_after_an_early_stop_only_the_pair_that_the_rule_looked_at_can_be_decided() -> None:
+    a, b, c = arm("a", WON), arm("b", LOST), arm("c", LOST)
+    plan = {"comparisons": (("a", "b"), ("a", "c")), "draws": 4000}
+    early = under(stopped(favours="a"), a, b, c, **plan)
+    assert [one.verdict for one in early.comparisons] == ["BETTER", "NOT_DISTINGUISHED"]
+    assert early.comparisons[1].not_better == ("not_confirmatory",)
+    whole = under(stopped(favours="a", after=60), a, b, c, **plan)
+    assert [one.verdict for one in whole.comparisons] == ["BETTER", "BETTER"]
+    assert early.document()["stopping"]["stopped_after"] == 30
+
+
+def test_arms_that_see_other_things_are_not_compared() -> None:
+    rows = arm("a", WON) + arm("b", LOST)
+    found = analyse_outcomes(
+        rows, planned={"a": 40, "b": 40}, stages=STAGES, plan=AnalysisPlan(comparisons=AB), action=ACTION,
+        profiles={"a": "standard", "b": "wrist"},
+    )  # fmt: skip
+    assert found.comparisons[0].verdict == "NOT_COMPARABLE"
+    assert found.comparisons[0].differs == ("profile: standard against wrist",)
+
+
+def test_a_campaign_without_an_episode_has_no_comparison_to_make() -> None:
+    plan = AnalysisPlan(comparisons=AB)
+    found = analyse_outcomes([], planned={"a": 0, "b": 0}, stages=STAGES, plan=plan)
+    assert found.resampling is None and found.comparisons[0].verdict == "NOT_COMPARABLE"
+    assert found.comparisons[0].differs == ("trials: none was counted on both sides",)
+
+
+WHOLE = """
+import sys; sys.path[:0] = {path!r}
+from test_verdicts import LOST, WON, analyse, arm
+from trialplate.canonical import canonical_json, sha256_hex
+three = [arm("a", WON, per_family=2), arm("b", LOST, per_family=2), arm("c", WON[::-1], per_family=2)]
+found = analyse(*three, comparisons=(("a", "b"), ("a", "c"), ("b", "c")), draws=6000, registered_effect=0.1,
+                registered_discordance=0.3)
+print(sha256_hex(canonical_json(found.document())))
+"""
+
+
+def test_a_whole_analysis_has_the_same_bytes_on_one_thread_and_on_two() -> None:
+    path = [str(Path(__file__).parent), *sys.path]
+    digests = set()
+    for threads in ("1", "2"):
+        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = os.environ | dict.fromkeys(names, threads)
+        done = subprocess.run(
+            [sys.executable, "-c", WHOLE.format(path=path)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1 and len(digests.pop().strip()) == 64
 
 
 statuses = st.lists(st.sampled_from(["PASS", "FAIL", "ERROR", "EXCLUDED"]), min_size=1, max_size=14)
