@@ -29,12 +29,22 @@ if TYPE_CHECKING:
         EvidenceError,
         HarnessFault,
         LockError,
+        PlanningFailed,
         PolicyFault,
         ProtocolError,
         TrialplateError,
         UsageError,
     )
-    from trialplate.record import ActionChunk, EpisodeInfo, Observation, Outcome, PolicyDecision, Stop, Usage
+    from trialplate.record import (
+        ActionChunk,
+        EpisodeInfo,
+        Observation,
+        Outcome,
+        PolicyDecision,
+        SkillPlan,
+        Stop,
+        Usage,
+    )
     from trialplate.spec.channels import (
         ActionComponent,
         ActionSpec,
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
         PolicySpec,
         ProprioSpec,
     )
+    from trialplate.spec.skills import SkillCase
 
 _HOME = {
     **dict.fromkeys(
@@ -56,6 +67,7 @@ _HOME = {
             "EvidenceError",
             "HarnessFault",
             "LockError",
+            "PlanningFailed",
             "PolicyFault",
             "ProtocolError",
             "TrialplateError",
@@ -64,7 +76,7 @@ _HOME = {
         "trialplate.errors",
     ),
     **dict.fromkeys(
-        ("ActionChunk", "EpisodeInfo", "Observation", "Outcome", "PolicyDecision", "Stop", "Usage"),
+        ("ActionChunk", "EpisodeInfo", "Observation", "Outcome", "PolicyDecision", "SkillPlan", "Stop", "Usage"),
         "trialplate.record",
     ),
     **dict.fromkeys(
@@ -79,6 +91,7 @@ _HOME = {
         ),
         "trialplate.spec.channels",
     ),
+    "SkillCase": "trialplate.spec.skills",
 }
 
 __all__ = [
@@ -96,11 +109,14 @@ __all__ = [
     "Observation",
     "ObservationSpec",
     "Outcome",
+    "PlanningFailed",
     "PolicyDecision",
     "PolicyFault",
     "PolicySpec",
     "ProprioSpec",
     "ProtocolError",
+    "SkillCase",
+    "SkillPlan",
     "Stop",
     "TrialplateError",
     "Usage",

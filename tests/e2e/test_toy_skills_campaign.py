@@ -85,7 +85,10 @@ def test_the_whole_path_from_lock_to_replay(campaign: Path, tmp_path: Path) -> N
     assert analysis.arm("base").rate.k == 12 and analysis.arm("base").funnel.reason == "several_ladders"
     claims = api.judge(analysis, lock)
     page = api.report(campaign, claims, to=tmp_path / "report.html")
-    assert "pick_up.grasped" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "pick_up.grasped" in text
+    for told in ("Trusted success", "Under perturbation", "In held-out domains", "grasped 4/4, ", "high_start 2/2"):
+        assert told in text
     assert api.verify(campaign).exit_code == 0
     replayed = replay(read_campaign(campaign))
     assert (replayed.simulated, replayed.different, replayed.total) == (24, 0, 28)

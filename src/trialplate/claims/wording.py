@@ -124,6 +124,19 @@ TEMPLATES: Mapping[str, str] = {
         "k/N per cell; the bar shows the same share, hatching a cell of an arm without a rate. Cells are small: read"
         " one with its interval, which stands in the table below."
     ),
+    "skills_note": (
+        "Success is passed of measured; trusted success counts only trials whose motion can be trusted as well: the"
+        " robot followed the plan, within its limits, and touched nothing that it should not. Read an interval over"
+        " cases; the one over trials takes repeats for independent. An errored trial is no failure: it stays in N and"
+        " opens the bounds. No score here is comparable with one of another simulator."
+    ),
+    "robustness_note": (
+        "The same cases with one thing changed; the difference is to the nominal rate of the same skill."
+    ),
+    "adaptability_note": (
+        "Domains that informed no case, tolerance or baseline; their rates have equal weight. Eligible needs full"
+        " coverage, a worst domain of at least 0.60 and a retention (worst of nominal) of at least 0.75."
+    ),
     "macro_note": (
         "Macro is the mean of the domain rates: each domain counts the same, however many scenarios it has."
     ),

@@ -24,6 +24,7 @@ _SECTIONS = {
     "slices": "Domains and variants",
     "comparisons": "Registered comparisons",
     "claims": "Claims",
+    "skills": "Skills",
     "tested": "Who was tested, and over which wire",
     "failures": "Attempts that did not pass",
     "identity": "Identity",
@@ -58,7 +59,7 @@ def render_report(data: ReportData) -> str:
     sections = {
         anchor: title
         for anchor, title in _SECTIONS.items()
-        if anchor not in ("slices", "comparisons") or shown[anchor]["rows"]
+        if anchor not in ("slices", "comparisons", "skills") or shown[anchor]["rows"]
     }
     style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
     return environment.get_template("page.html").render(

@@ -13,6 +13,7 @@ from trialplate.report.drawing import both_widths
 from trialplate.report.headline import arm_facts, is_control
 from trialplate.report.intervals import shown_rate
 from trialplate.report.limits import drawable, too_few
+from trialplate.report.skills import skills
 from trialplate.report.slices import slices
 from trialplate.report.stages import stages
 from trialplate.report.text import visible
@@ -36,6 +37,7 @@ def results(data: ReportData) -> dict[str, Any]:
         "stages": stages(data, arms, flags),
         "slices": slices(data, arms, flags),
         "comparisons": comparisons(data),
+        "skills": skills(data),
         "claims": [
             {"name": c.name, "verdict": c.verdict.value, "sentence": c.sentence, "numbers": claim_numbers(c.numbers)}
             for c in data.claims

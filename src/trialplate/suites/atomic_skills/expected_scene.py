@@ -72,5 +72,12 @@ def differences(expected: Any, found: Any, *, pointer: str) -> Iterator[Differen
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for n, (one, other) in enumerate(zip(expected, found, strict=True)):
             yield from differences(one, other, pointer=f"{pointer}/{n}")
-    elif type(expected) is not type(found) or expected != found:
+    elif not _alike(expected, found):
         yield (pointer, expected, found)
+
+
+def _alike(expected: Any, found: Any) -> bool:
+    """Return whether two plain values are equal; a whole number is one however it was stored, a truth value never."""
+    if type(expected) in (int, float) and type(found) in (int, float):
+        return bool(expected == found)
+    return type(expected) is type(found) and bool(expected == found)
