@@ -22,7 +22,7 @@ PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: begin, written by benchmarks/table.py -->", "<!-- figures: end -->"
 SCRIPTS = (
     *("control_loop.py", "cameras.py", "workers.py", "replay.py", "verify.py", "journal.py"),
-    *("startup.py", "demo_memory.py"),
+    *("startup.py", "demo_memory.py", "skills.py"),
     *("wire.py", "wire_overhead.py", "wire_batching.py"),
     *("bootstrap.py", "exact_tests.py", "campaign_statistics.py"),
 )

@@ -103,7 +103,8 @@ class ContactWatch:
         self._model, self._touch, self._threshold_n = model, touch, threshold_n
         self._wrench = np.zeros(6)
         self._roles: dict[bytes, _Roles] = {}
-        self._harmless: set[bytes] = set()
+        self.harmless: set[bytes] = set()
+        """Lists of touching geoms in which nothing is suspect, as bytes: what has been looked at once."""
 
     def begin(self) -> None:
         """Forget the row before."""
@@ -113,11 +114,9 @@ class ContactWatch:
     def look(self, data: mujoco.MjData) -> None:
         """Note the contacts of the physics step that just ran, when one may not be."""
         touching = data.contact.geom.tobytes()
-        if touching in self._harmless:
-            return
         roles = self._roles_of(touching)
         if not roles.suspects:
-            self._harmless.add(touching)
+            self.harmless.add(touching)
             return
         for index in roles.suspects:
             force_n = self._normal_n(data, index)
