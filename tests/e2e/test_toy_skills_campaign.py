@@ -87,7 +87,13 @@ def test_the_whole_path_from_lock_to_replay(campaign: Path, tmp_path: Path) -> N
     page = api.report(campaign, claims, to=tmp_path / "report.html")
     text = page.read_text(encoding="utf-8")
     assert "pick_up.grasped" in text
-    for told in ("Trusted success", "Under perturbation", "In held-out domains", "grasped 4/4, ", "high_start 2/2"):
+    for told in (
+        "Passed against trusted",
+        "Under perturbation",
+        "In held-out domains",
+        "grasped 4/4, ",
+        "high_start 2/2",
+    ):
         assert told in text
     assert api.verify(campaign).exit_code == 0
     replayed = replay(read_campaign(campaign))
