@@ -121,10 +121,13 @@ def family_evidence(
         first_rows=stream.first_rows,
         sha256_int64_le=stream.sha256_int64_le,
     )
-    evidence = {}
-    for a, b in pairs:
-        at = number[a], number[b]
-        evidence[a, b] = _evidence(totals.table[:, at, :], by_pair[at], by_pair[at[::-1]], plan)
+    tables = {(a, b): totals.table[:, (number[a], number[b]), :] for a, b in pairs}
+    leads = [(table[:, 0, SUCCESSES] - table[:, 1, SUCCESSES]).tolist() for table in tables.values()]
+    tests = stats.sign_flip_tests(leads, seed=plan.seed)
+    evidence = {
+        (a, b): _evidence(table, by_pair[number[a], number[b]], by_pair[number[b], number[a]], test)
+        for ((a, b), table), test in zip(tables.items(), tests, strict=True)
+    }
     return evidence, drawn
 
 
@@ -144,11 +147,10 @@ def adjusted(evidence: FamilyEvidence, p_value: float | None) -> FamilyEvidence:
 
 
 def _evidence(
-    table: Whole, there: stats.PairBootstrap, back: stats.PairBootstrap, plan: AnalysisPlan
+    table: Whole, there: stats.PairBootstrap, back: stats.PairBootstrap, test: stats.PValue
 ) -> FamilyEvidence:
     """``table``: (units, 2, 4), A first; ``back``: the same pair, B minus A."""
     drawn, t = there.difference, there.difference_t
-    test = stats.sign_flip_test((table[:, 0, SUCCESSES] - table[:, 1, SUCCESSES]).tolist(), seed=plan.seed)
     return FamilyEvidence(
         families=int((table[:, :, EPISODES] > 0).all(axis=1).sum()),
         difference=drawn.estimate,

@@ -177,7 +177,7 @@ from trialplate.stats.sequential import (
     sprt_bounds,
 )
 from trialplate.stats.sequential_size import group_sequential_sample_size
-from trialplate.stats.sign_flip import sign_flip_test
+from trialplate.stats.sign_flip import sign_flip_test, sign_flip_tests
 
 __all__ = [
     "BLOCKERS",
@@ -329,6 +329,7 @@ __all__ = [
     "restricted_mean_difference",
     "rogan_gladen",
     "sign_flip_test",
+    "sign_flip_tests",
     "simpson_check",
     "sprt_bounds",
     "stage_rates",

@@ -24,6 +24,7 @@ MAX_DRAWS = 10_000_000
 MAX_FAMILIES = 10_000_000
 _CHUNK_CELLS = 2**16
 """Half a megabyte at once: what a processor keeps near. Larger blocks take several times as long."""
+_HALF = np.uint64(2**63)
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -67,8 +68,8 @@ def index_stream_digest(seed: int, draws: int, *, families: int) -> StreamDigest
     return StreamDigest(tuple(str(word) for word in words.tolist()), tuple(rows), digest.hexdigest())
 
 
-def index_chunks(seed: int, draws: int, *, families: int, choices: int | None = None) -> Iterator[Whole]:
-    """Yield the index matrix in blocks of rows; ``choices``: floor(u choices) instead."""
+def index_chunks(seed: int, draws: int, *, families: int) -> Iterator[Whole]:
+    """Yield the index matrix in blocks of rows."""
     start = count("seed", seed, maximum=MAX_SEED)
     rows = count("draws", draws, minimum=1, maximum=MAX_DRAWS)
     width = count("families", families, minimum=1, maximum=MAX_FAMILIES)
@@ -76,7 +77,7 @@ def index_chunks(seed: int, draws: int, *, families: int, choices: int | None = 
     at_once = max(1, _CHUNK_CELLS // width)
     for first in range(0, rows, at_once):
         size = min(at_once, rows - first)
-        yield _floors(generator.random_raw(size * width), choices or width).reshape(size, width)
+        yield _floors(generator.random_raw(size * width), width).reshape(size, width)
 
 
 def multiplicity_chunks(seed: int, draws: int, *, families: int) -> Iterator[Floats]:
@@ -88,9 +89,18 @@ def multiplicity_chunks(seed: int, draws: int, *, families: int) -> Iterator[Flo
 
 
 def flip_chunks(seed: int, draws: int, *, families: int) -> Iterator[NDArray[np.bool_]]:
-    """Yield blocks of sign patterns (draws, families) from the same stream: floor(2 u) = 1 flips the family."""
-    for chunk in index_chunks(seed, draws, families=families, choices=2):
-        yield chunk.astype(np.bool_)
+    """Yield blocks of sign patterns (draws, families) from the same stream: floor(2 u) = 1 flips the family.
+
+    That is the highest bit of a raw word.
+    """
+    start = count("seed", seed, maximum=MAX_SEED)
+    rows = count("draws", draws, minimum=1, maximum=MAX_DRAWS)
+    width = count("families", families, minimum=1, maximum=MAX_FAMILIES)
+    generator = np.random.PCG64(start)
+    at_once = max(1, _CHUNK_CELLS // width)
+    for first in range(0, rows, at_once):
+        size = min(at_once, rows - first)
+        yield (generator.random_raw(size * width) >= _HALF).reshape(size, width)
 
 
 def undefined_draw_probability(families: int, with_success: int, *, draws: int = DEFAULT_DRAWS) -> UndefinedDraws:

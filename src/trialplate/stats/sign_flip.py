@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trialplate.errors import StatsInputError
 from trialplate.stats.inputs import ALTERNATIVES, MAX_COUNT, Alternative, count, one_of, sequence
@@ -16,6 +17,7 @@ from trialplate.stats.results import PValue
 
 MAX_EXACT_FAMILIES = 16
 PATTERNS = 100_000
+Whole = NDArray[np.int64]
 
 
 def sign_flip_test(
@@ -32,33 +34,64 @@ def sign_flip_test(
     one. A tie counts as at least as extreme; ``greater`` means that A succeeds more often. No family: null with
     ``no_pairs``. Exact when families have equal sizes, otherwise secondary.
     """
+    return sign_flip_tests([differences], alternative=alternative, seed=seed, patterns=patterns)[0]
+
+
+def sign_flip_tests(
+    columns: Sequence[Sequence[int]],
+    *,
+    alternative: Alternative = "two-sided",
+    seed: int = DEFAULT_SEED,
+    patterns: int = PATTERNS,
+) -> tuple[PValue, ...]:
+    """Return ``sign_flip_test`` of every column of family differences; equally long ones share their sign patterns.
+
+    The numbers are those of one test at a time; only the patterns are drawn once.
+    """
     one_of("alternative", alternative, ALTERNATIVES)
+    draws = count("patterns", patterns, minimum=1, maximum=MAX_DRAWS)
+    count("seed", seed)
+    sign = -1 if alternative == "less" else 1
+    steps = [sign * _steps(column) for column in columns]
+    found = [_exact(step, alternative) if len(step) <= MAX_EXACT_FAMILIES else None for step in steps]
+    for length in sorted({len(step) for step in steps} - set(range(MAX_EXACT_FAMILIES + 1))):
+        places = [at for at, step in enumerate(steps) if len(step) == length]
+        drawn = _drawn(np.stack([steps[at] for at in places], axis=1), alternative, seed, draws)
+        for at, p_value in zip(places, drawn, strict=True):
+            found[at] = PValue(p_value, None)
+    return tuple(p_value for p_value in found if p_value is not None)
+
+
+def _steps(differences: Sequence[int]) -> Whole:
     items = sequence("differences", differences)
     signed = [count(f"differences[{at}]", item, minimum=-MAX_COUNT) for at, item in enumerate(items)]
     if sum(map(abs, signed)) > MAX_COUNT:
         raise StatsInputError("differences", f"add up to more than {MAX_COUNT}")
-    draws = count("patterns", patterns, minimum=1, maximum=MAX_DRAWS)
-    count("seed", seed)
-    if not signed:
+    return np.array(signed, dtype=np.int64)
+
+
+def _exact(steps: Whole, alternative: Alternative) -> PValue:
+    """Count every pattern."""
+    if not len(steps):
         return PValue(None, "no_pairs")
-    sign = -1 if alternative == "less" else 1
-    steps = np.array([sign * step for step in signed], dtype=np.int64)
-    observed = int(steps.sum())
-    if len(steps) <= MAX_EXACT_FAMILIES:
-        sums = np.zeros(1, dtype=np.int64)
-        for step in steps:
-            sums = np.concatenate([sums + step, sums - step])
-        extreme, every = _as_extreme(sums, observed, alternative), len(sums)
-    else:
-        weights = steps.astype(np.float64)
-        extreme, every = 1, draws + 1
-        for flips in flip_chunks(seed, draws, families=len(steps)):
-            sums = observed - 2 * (flips.astype(np.float64) @ weights).astype(np.int64)
-            extreme += _as_extreme(sums, observed, alternative)
-    return PValue(extreme / every, None)
+    sums = np.zeros(1, dtype=np.int64)
+    for step in steps:
+        sums = np.concatenate([sums + step, sums - step])
+    return PValue(int(_as_extreme(sums, steps.sum(), alternative)) / len(sums), None)
 
 
-def _as_extreme(sums: np.typing.NDArray[np.int64], observed: int, alternative: Alternative) -> int:
-    if alternative == "two-sided":
-        return int(np.count_nonzero(np.abs(sums) >= abs(observed)))
-    return int(np.count_nonzero(sums >= observed))
+def _drawn(steps: Whole, alternative: Alternative, seed: int, draws: int) -> list[float]:
+    """Count drawn patterns; ``steps``: (families, columns)."""
+    observed = steps.sum(axis=0)
+    weights = steps.astype(np.float64)
+    extreme = np.ones(steps.shape[1], dtype=np.int64)  # the observed pattern itself
+    for flips in flip_chunks(seed, draws, families=len(steps)):
+        sums = observed - 2 * (flips.astype(np.float64) @ weights).astype(np.int64)
+        extreme += _as_extreme(sums, observed, alternative)
+    return [int(number) / (draws + 1) for number in extreme]
+
+
+def _as_extreme(sums: Whole, observed: Whole, alternative: Alternative) -> Whole:
+    """Return in how many rows of ``sums`` (rows,) or (rows, columns) a sum is at least as extreme."""
+    found = np.abs(sums) >= np.abs(observed) if alternative == "two-sided" else sums >= observed
+    return np.asarray(np.count_nonzero(found, axis=0), dtype=np.int64)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trialplate.errors import StatsInputError
-from trialplate.stats import sign_flip_test
+from trialplate.stats import sign_flip_test, sign_flip_tests
+from trialplate.stats.resampling import flip_chunks
 
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=9), st.sampled_from(["two-sided", "less", "greater"]))
@@ -53,3 +54,19 @@ def test_no_family_has_no_p_value():
 def test_differences_that_are_not_whole_are_refused(differences):
     with pytest.raises(StatsInputError, match="differences"):
         sign_flip_test(differences)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_several_columns_at_once_give_the_numbers_of_one_at_a_time(alternative):
+    columns = [[3, -1, 2] * 3, [1, 0, 2, -1] * 5, [0] * 20, [-2, 1, 0, 0] * 5, [1] * 25, []]
+    together = sign_flip_tests(columns, alternative=alternative, seed=5, patterns=2000)
+    alone = [sign_flip_test(column, alternative=alternative, seed=5, patterns=2000) for column in columns]
+    assert list(together) == alone and together[-1].reason == "no_pairs"
+    assert together[2].p_value == 1.0
+
+
+def test_a_flip_is_the_highest_bit_of_a_word():
+    (flips,) = flip_chunks(9, 3, families=40)
+    raw = np.random.PCG64(9).random_raw(120).reshape(3, 40)
+    u = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    assert np.array_equal(flips, np.floor(2 * u).astype(bool))

@@ -132,6 +132,7 @@ APART = {
     "kappa_intervals",
     "preference_wins",
     "rank_agreement_intervals",
+    "sign_flip_tests",
 }
 """Functions that return arrays or results in results: their own tests look inside."""
 KEYWORDS = {
