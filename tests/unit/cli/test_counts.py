@@ -143,7 +143,8 @@ def test_a_protocol_is_told_what_each_of_its_claims_can_find(capsys: Capture) ->
     code, out, err = ask(capsys, "plan", str(EXAMPLE))
     found = document(capsys, "plan", str(EXAMPLE))
     assert code == 0 and err == "" and max(map(len, out.splitlines())) <= 80
-    assert [claim["name"] for claim in found["claims"]] == ["learned-long-half", "learned-short-half"]
+    named = [claim["name"] for claim in found["claims"]]
+    assert named == ["learned-long-half", "learned-short-half", "long-ahead-of-short"]
     assert found["question"] == "protocol" and found["episodes_each"] == 68
 
 
