@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from trialplate.record import Outcome
+from trialplate.record import Outcome, StageRecord
 from trialplate.suites.atomic_skills.tolerances import CALIBRATED_SKILLS, PRIMITIVE_SKILLS, Scoring, SetName
 
 FACTOR = 1.8
@@ -62,17 +62,25 @@ class Margin:
 
 def samples(outcomes: Iterable[Outcome]) -> tuple[Sample, ...]:
     """Return the errors of a calibration run: of every trial whose earlier stages passed, whatever their size."""
-    found = []
-    for outcome in outcomes:
-        facts = outcome.skill
-        if facts is None or facts.skill not in _READ:
-            continue
-        stage = next((item for item in facts.stages if item.stage == _READ[facts.skill] and item.reached), None)
-        name: SetName = "PRIMITIVE" if facts.skill in PRIMITIVE_SKILLS else "TASK"
-        for part in stage.parts if stage is not None else ():
-            if part.op == "le" and part.unit in ("m", "rad") and part.name != "fall":
-                found.append(Sample(name, part.unit, part.value, outcome.scenario, outcome.repeat))
-    return tuple(found)
+    return tuple(
+        sample
+        for outcome in outcomes
+        if outcome.skill is not None
+        for sample in trial_samples(
+            outcome.skill.skill, outcome.skill.stages, case=outcome.scenario, repeat=outcome.repeat
+        )
+    )
+
+
+def trial_samples(skill: str, stages: Iterable[StageRecord], *, case: str, repeat: int) -> tuple[Sample, ...]:
+    """Return the errors of one trial, none where its skill is not looked at or an earlier stage failed."""
+    stage = next((item for item in stages if item.stage == _READ.get(skill) and item.reached), None)
+    name: SetName = "PRIMITIVE" if skill in PRIMITIVE_SKILLS else "TASK"
+    return tuple(
+        Sample(name, part.unit, part.value, case, repeat)
+        for part in (stage.parts if stage is not None else ())
+        if part.op == "le" and part.unit in ("m", "rad") and part.name != "fall"
+    )
 
 
 def margins(found: Iterable[Sample], limits: Scoring) -> tuple[Margin, ...]:

@@ -8,19 +8,19 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
-from replaying_cases import Trial, scenario_of
 
 from trialplate.errors import HarnessFault, PolicyFault, SceneMismatch, UsageError
 from trialplate.interfaces import Scenario, SkillEnvironment
 from trialplate.suites.atomic_skills import SUITE
 from trialplate.suites.atomic_skills.casebook.layout import sealed
-from trialplate.suites.atomic_skills.cases import nominal_cases, profile_cases
+from trialplate.suites.atomic_skills.cases import nominal_cases, profile_cases, scenario_of
 from trialplate.suites.atomic_skills.channels import case_columns
 from trialplate.suites.atomic_skills.expected_scene import expected_scene, verify_scene
 from trialplate.suites.atomic_skills.planners.baseline import Baseline
 from trialplate.suites.atomic_skills.world import environment as environment_module
 from trialplate.suites.atomic_skills.world.environment import AtomicSkills
 from trialplate.suites.atomic_skills.world.scene import Composed, compose
+from trialplate.suites.atomic_skills.world.trial import Trial
 
 
 @pytest.fixture(scope="module")
