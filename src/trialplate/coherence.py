@@ -7,6 +7,7 @@ depend on them: the protocol inside the lock, the installed suite, the recorded 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -244,6 +245,27 @@ def _declarations(view: CampaignView | Survey) -> Iterator[tuple[int, str, str]]
         declared = record["data"].get("registrations") if record["type"] in ("run.open", "run.resume") else None
         for name, digest in declared.items() if isinstance(declared, dict) else ():
             yield record["seq"], name, str(digest)
+
+
+def told_findings(view: CampaignView) -> Iterator[Finding]:
+    """Yield where a run tells another plan than the lock has, or other ends than its journal holds."""
+    ends: Counter[str] = Counter()
+    for record in view.records:
+        data = record["data"]
+        said: dict[str, Any] = {}
+        if record["type"] == "attempt.end":
+            ends[data["termination"]] += 1
+        elif record["type"] in ("run.open", "run.resume"):
+            harness = view.lock_document["harness"]["sha256"]
+            said = {"planned": len(view.schedule), "harness_sha256": harness}
+        elif record["type"] == "run.close":
+            said = {"counts": {"planned": len(view.schedule), "terminations": dict(ends)}}
+        for name in said.keys() & data.keys():
+            if type(data[name]) is not type(said[name]) or data[name] != said[name]:
+                where = f"line {record['seq']} /data/{name}"
+                yield finding(
+                    "accounting_not_reproduced", "journal.jsonl", pointer=where, expected=said[name], found=data[name]
+                )
 
 
 def input_findings(view: CampaignView) -> list[Finding]:

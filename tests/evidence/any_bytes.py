@@ -13,12 +13,16 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from subprocess import PIPE, Popen
 from time import perf_counter
 
-from mutants import flipped, rechained, rehashed
-from mutation import Said, Workbench, ask_package, ask_second, remembering
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from sealed import sha256
+from mutants import flipped, rechained, rehashed  # noqa: E402
+from mutation import Said, Workbench, ask_package, ask_second, remembering  # noqa: E402
+
+from sealed import sha256  # noqa: E402
 
 MIB = 1024**2
 NAMES = (
@@ -82,32 +86,46 @@ def bundles(files: Mapping[str, bytes], draw: random.Random) -> Iterator[tuple[s
 
 
 def main(bundle: str, folder: str, seed: str) -> None:
-    """Ask both verifiers about all of them."""
+    """Ask both verifiers about all of them. They live in a process of their own, whose memory is measured."""
     bench = Workbench(Path(bundle), Path(folder))
     wrong: list[str] = []
-    slowest_s, slowest, asked = 0.0, "", 0
-    with remembering():
+    slowest_s, slowest, asked, most_mib = 0.0, "", 0, 0.0
+    command = [sys.executable, str(Path(__file__)), "--ask"]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as asker:
+        assert asker.stdin is not None and asker.stdout is not None
         for what, files in bundles(dict(bench.files), random.Random(int(seed))):
-            path = bench.put(files, name=sha256(files.get("bundle.json", b"")))
+            print(bench.put(files, name=sha256(files.get("bundle.json", b""))), file=asker.stdin, flush=True)
+            said = json.loads(asker.stdout.readline())
+            asked, most_mib = asked + 1, said["most_mib"]
+            print(f"{asked}: {what}: {said['exit_code']}, {most_mib:.0f} MiB", file=sys.stderr, flush=True)
+            if said["slowest_s"] > slowest_s:
+                slowest_s, slowest = said["slowest_s"], what
+            wrong += [f"{what}: {line}" for line in said["wrong"]]
+        asker.stdin.close()
+    shutil.rmtree(bench.path)
+    told = {"wrong": wrong, "asked": asked, "slowest_s": slowest_s, "slowest": slowest, "most_mib": most_mib}
+    print(json.dumps(told))
+
+
+def answer() -> None:
+    """Read paths of bundles, one a line; write what both verifiers make of each, one document a line."""
+    with remembering():
+        for line in sys.stdin:
             said: dict[str, Said] = {}
+            times_s = []
             for who, ask in (("package", ask_package), ("second", ask_second)):
                 start_s = perf_counter()
-                said[who] = ask(path)
-                if (spent_s := perf_counter() - start_s) > slowest_s:
-                    slowest_s, slowest = spent_s, f"{who}: {what}"
-                if said[who].crash:
-                    wrong.append(f"{who}: {what}: {said[who].crash}")
-            asked += 1
-            print(f"{asked}: {what}: {said['package'].exit_code}", file=sys.stderr, flush=True)
+                said[who] = ask(Path(line.rstrip("\n")))
+                times_s.append(perf_counter() - start_s)
+            wrong = [f"{who}: {one.crash}" for who, one in said.items() if one.crash]
             if said["package"].shared != said["second"].shared:
-                codes = {who: (one.exit_code, one.codes[:3]) for who, one in said.items()}
-                wrong.append(f"{what}: they disagree: {codes}")
-    shutil.rmtree(bench.path)
-    most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        json.dumps({"wrong": wrong, "asked": asked, "slowest_s": slowest_s, "slowest": slowest, "most_mib": most_mib})
-    )
+                wrong.append(
+                    f"they disagree: { ({who: (one.exit_code, one.codes[:3]) for who, one in said.items()}) }"
+                )
+            most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            told = {"wrong": wrong, "slowest_s": max(times_s), "most_mib": most_mib}
+            print(json.dumps({**told, "exit_code": said["package"].exit_code}), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    answer() if sys.argv[1:] == ["--ask"] else main(*sys.argv[1:])

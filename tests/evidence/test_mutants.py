@@ -42,7 +42,8 @@ def test_a_sample_of_every_kind_of_mutant_is_found_and_both_verifiers_agree(tria
         for strength in STRENGTHS:
             trial.try_mutant(mutant, strength)
     assert trial.tally.holds, told(trial.tally)
-    assert all(trial.tally.tried[strength] >= 12 for strength in STRENGTHS)
+    assert all(trial.tally.tried[strength] >= 20 for strength in ("raw", "rehashed", "signed"))
+    assert trial.tally.tried["rechained"] >= 4  # of most of them the rebuilt campaign is the one that it was
     assert trial.untouched() == (0, 0)
 
 
@@ -96,6 +97,7 @@ def test_the_generators_make_what_they_are_named_for() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_mutant_is_the_bundle_itself(golden: Golden) -> None:
     files = {path: data for path, data in read(golden.lean).items() if "episodes/" not in path or "000000" in path}
     mutants = list(every(files, {}))

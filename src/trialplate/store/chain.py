@@ -236,8 +236,9 @@ def read_head(data: bytes) -> Head:
     shape = {"count": int, "head_sha256": str, "size": int}
     if not isinstance(document, dict) or {key: type(value) for key, value in document.items()} != shape:
         raise problem("schema_mismatch", HEAD, expected="exactly count, head_sha256, size", found=str(document)[:80])
-    if document["count"] < 0 or document["size"] < 0:
-        raise problem("schema_mismatch", HEAD, expected="counts from 0", found=str(document)[:80])
+    if document["count"] < 0 or document["size"] < 0 or _HEX.fullmatch(document["head_sha256"]) is None:
+        found = str(document)[:80]
+        raise problem("schema_mismatch", HEAD, expected="counts from 0 and 64 hex digits", found=found)
     return Head(**document)
 
 

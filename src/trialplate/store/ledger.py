@@ -50,6 +50,8 @@ ALLOWED_LATER = frozenset(
 """Findings on a record that is intact, only not allowed: what follows it still fits."""
 
 _HEX = re.compile(r"[0-9a-f]{64}")
+_BY_ARM = frozenset({"addresses", "registrations"})
+"""What the opening of a run may say of its arms."""
 _START = {"trial_id": str, "ordinal": int, "arm": str, "attempt": int}
 _END = {"trial_id": str, "attempt": int, "row_sha256": str, "termination": str, "artifacts": list}
 _ARTIFACT = {"path": str, "sha256": str, "size": int}
@@ -126,6 +128,10 @@ class Ledger:
     def _check_opening(self, kind: str, data: Mapping[str, Any], place: str) -> Finding | None:
         if not isinstance(data.get("run_id"), str):
             return _wrong("schema_mismatch", f"{place} /data/run_id", "a text", data.get("run_id"))
+        for name in _BY_ARM & data.keys():
+            told = data[name]
+            if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
+                return _wrong("schema_mismatch", f"{place} /data/{name}", "a text for each arm", told)
         if kind == "run.open" and self.run_id is not None:
             return _wrong("mixed_runs", place, f"one run, {self.run_id}", f"another run.open, {data['run_id']}")
         if self.run_id is not None and data["run_id"] != self.run_id:

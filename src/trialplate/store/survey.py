@@ -268,7 +268,7 @@ def _check_names(folder: Folder, contents: Contents, story: _Story, found: Colle
         if not name.startswith(f"{AMENDMENTS}/") and not belongs(name):
             found.add("file_extra", name, expected="no such file", found=f"{contents.files[name]} bytes")
     known = {attempt.folder for attempt in ledger.attempts.values()} | {EPISODES}
-    known |= {AMENDMENTS} if ledger.amendments.documents else set()
+    known |= {AMENDMENTS} if any(name.startswith(f"{AMENDMENTS}/") for name in contents.files) else set()
     for name in sorted(contents.folders - known):
         if not belongs(f"{name}/"):
             found.add("file_extra", f"{name}/", expected="no such folder", found="a folder")
@@ -293,6 +293,8 @@ def _check_amendments(folder: Folder, contents: Contents, ledger: Ledger, found:
         if path.startswith(f"{AMENDMENTS}/") and path not in files:
             expected, got = "an amendment of the journal", "one of none of its records"
             found.add("amendment_chain", path, expected=expected, found=got)
+            with found.keeping():
+                read_document(folder.read(path, limit_bytes=caps.document_bytes), path)
 
 
 def _check_indexes(folder: Folder, contents: Contents, story: _Story, found: Collector, *, caps: Caps) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from trialplate import fingerprint
 from trialplate.canonical import document_sha256
-from trialplate.coherence import input_findings, lock_findings, registration_findings, row_findings
+from trialplate.coherence import input_findings, lock_findings, registration_findings, row_findings, told_findings
 from trialplate.errors import TrialplateError
 from trialplate.lock import other_harness
 from trialplate.record import Row
@@ -70,6 +70,7 @@ def coherence_findings(view: CampaignView, compared: Compared | None = None) -> 
     return [
         *lock_findings(view.lock_document, suite),
         *input_findings(view),
+        *told_findings(view),
         *(row_findings(view, suite) if compared is None else chain.from_iterable(map(compared, view.rows))),
         *registration_findings(view),
         *stop_findings(view),

@@ -21,8 +21,9 @@ from trialplate.record import Column, Outcome, Row, Trace
 from trialplate.registry import load_suite
 from trialplate.result_identity import Timed, trace_times_us
 from trialplate.store.attempts import Look, look
-from trialplate.store.findings import Finding
+from trialplate.store.findings import EvidenceProblem, Finding, problem
 from trialplate.store.folder import CAPS, Folder
+from trialplate.store.layout import trace_path
 from trialplate.store.progress import Attempt
 from trialplate.store.survey import Survey
 from trialplate.store.view import CampaignView, read_row_trace
@@ -33,6 +34,14 @@ GROUP = 32
 """Attempts that a worker takes at once."""
 GROUPS_WORTH_A_WORKER = 4
 """Fewer are read sooner than a process has started."""
+_COUNT = (int, type(None))
+_CALL: Mapping[str, tuple[type, ...]] = {
+    "kind": (str,),
+    "issue": (str, type(None)),
+    "latency_us": _COUNT,
+    **dict.fromkeys(("proposed", "executed", "dropped", "discarded"), _COUNT),
+}
+"""Members of a recorded call that are counted, and their types."""
 Key = tuple[str, int]
 T = TypeVar("T")
 
@@ -142,14 +151,20 @@ class Reader:
         row = seen.row
         if row is None or row.run_id != self.run_id:
             return Reading(seen.findings, None)
+        told = seen.findings
+        if seen.trace is not None and row.trace is not None and (wrong := _misshapen(seen.trace)):
+            told += (_bad_call(row, wrong).finding,)
         return Reading(
-            seen.findings, row, self._compared(folder, row, seen), self._outcome(folder, row, seen),
+            told, row, self._compared(folder, row, seen), self._outcome(folder, row, seen),
             self._times_us(folder, row, seen),
         )  # fmt: skip
 
     def _trace(self, folder: Folder, row: Row, seen: Look) -> Trace:
         """Return the trace that was read, or raise again what is wrong with it."""
-        return seen.trace if seen.trace is not None else read_row_trace(folder, row, columns=self.columns)
+        trace = seen.trace if seen.trace is not None else read_row_trace(folder, row, columns=self.columns)
+        if wrong := _misshapen(trace):
+            raise _bad_call(row, wrong)
+        return trace
 
     def _compared(self, folder: Folder, row: Row, seen: Look) -> tuple[Finding, ...] | str:
         if self.rules is None:
@@ -204,3 +219,15 @@ def _begin(reader: Reader) -> None:
 
 def _read_group(attempts: Sequence[Attempt]) -> list[Reading]:
     return _HERE[0].read(attempts)
+
+
+def _misshapen(trace: Trace) -> str:
+    """Name the first recorded call that lacks what is counted in calls; nothing when none does."""
+    shapes = (all(type(call.get(name, 0.0)) in kinds for name, kinds in _CALL.items()) for call in trace.calls)
+    return next((f"call {number}" for number, whole in enumerate(shapes) if not whole), "")
+
+
+def _bad_call(row: Row, pointer: str) -> EvidenceProblem:
+    path = trace_path(row.trial_id, row.attempt)
+    expected = f"{', '.join(_CALL)} of a recorded call"
+    return problem("trace_malformed", path, pointer=pointer, expected=expected, found="others, or of other types")
