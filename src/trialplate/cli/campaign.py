@@ -285,7 +285,7 @@ def verify(
     holdouts
         The ledger of held-out scenarios, to be held against what the lock says of it.
     workers
-        Processes that replay.
+        Processes that read recordings and replay.
     json
         Print one JSON document.
     """
