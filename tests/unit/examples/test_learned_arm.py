@@ -234,4 +234,4 @@ def test_the_protocols_that_use_it_are_valid(name: str) -> None:
     learned = [arm for arm in loaded.protocol.arms if "learned_arm" in arm.policy]
     assert learned
     assert all(arm.profile == "object-estimate" for arm in learned)
-    assert {arm.replan_interval for arm in learned} == ({4, 12} if name == "four_arms.toml" else {4})
+    assert {arm.replan_interval for arm in learned} == ({4, 8} if name == "four_arms.toml" else {4})
