@@ -66,7 +66,7 @@ def qualify(
     beacon: bytes | None = None,
     progress: ProgressNote = lambda done, total, note: None,
 ) -> Qualification:
-    """Run every control over every scenario, keep the raw campaigns in ``into``, and write qualification.json.
+    """Run every control over the scenarios of the exam, keep the campaigns in ``into``, and write qualification.json.
 
     Then attempts of them are simulated again, picked by ``beacon``: 32 bytes of public randomness that appeared
     after the runs, by default drawn here. ``workers``: processes that run.
@@ -76,7 +76,7 @@ def qualify(
         raise UsageError(f"{folder} is not empty; a qualification is made once. Choose another folder")
     suite = load_suite(suite_name)
     names = exam_runs(suite)
-    size = len(suite.scenarios())
+    size = len(suite.examined())
     locks: dict[str, Lock] = {}
     for index, (name, control) in enumerate(names.items()):
         if control not in locks:
@@ -210,7 +210,12 @@ def _control_protocol(suite: Suite, control: str) -> Protocol:
                 "name": f"qualify-{suite.name}-{control}",
                 "question": f"What does the {control} control of {suite.name} score?",
                 "run_class": "calibration",
-                "suite": {"name": suite.name, "version": suite.version, "body": suite.bodies[0]},
+                "suite": {
+                    "name": suite.name,
+                    "version": suite.version,
+                    "body": suite.bodies[0],
+                    **({"scenarios": list(suite.examined())} if suite.exam is not None else {}),
+                },
                 "arms": [{"name": control, "policy": f"control:{control}", "replan_interval": 1}],
                 "schedule": {"order": "manifest"},
             }

@@ -298,7 +298,8 @@ class Suite:
     protocol does not say. ``schedule_verified``: the document that the suite's own schedule of scenarios was checked
     against; None when nobody did, and then there is no ``full`` plan. ``replayable``: False where no simulator stands
     behind the recordings (trials of a real robot, imported ones). ``computed_by``: the distributions whose code
-    computes a state; a replay compares their digests with those of the lock.
+    computes a state; a replay compares their digests with those of the lock. ``exam``: the scenarios of a
+    qualification; None: all.
 
     A suite of skills (``kind`` ``skill``) has planners for arms, and no chain. Its ``environment`` is a
     :class:`SkillEnvironment`, ``action`` and ``columns`` stand for a case with one arm; ``columns_for`` and
@@ -334,6 +335,7 @@ class Suite:
     schedule_verified: str | None = None
     replayable: bool = True
     computed_by: tuple[str, ...] = ("numpy",)
+    exam: Callable[[], tuple[Scenario, ...]] | None = None
     kind: Literal["control", "skill"] = "control"
     scorer: str | None = None
     start_check: str | None = None
@@ -342,6 +344,10 @@ class Suite:
     remappable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns_for: Callable[[Scenario], tuple[Column, ...]] | None = None
     action_for: Callable[[Scenario], ActionSpec] | None = None
+
+    def examined(self) -> tuple[str, ...]:
+        """Return the ids of the scenarios that a qualification runs."""
+        return tuple(scenario.id for scenario in (self.exam or self.scenarios)())
 
     def columns_of(self, scenario: Scenario) -> tuple[Column, ...]:
         """Return what is measured in a scenario."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trialplate import api
+from trialplate import api, exam
 from trialplate.errors import LockError, ProtocolError
 from trialplate.record import Outcome, Status
 from trialplate.replaying import replay
@@ -228,3 +228,9 @@ def test_a_protocol_may_count_planner_exceptions_as_errors(tmp_path: Path) -> No
     outcome = {item.arm: item for item in api.score(tmp_path / "campaign")}["raises"]
     assert (outcome.status, outcome.reason) == (Status.ERROR, "planner_exception")
     assert api.verify(tmp_path / "campaign").exit_code == 0
+
+
+def test_a_suite_of_skills_qualifies_on_one_case_of_each_skill(tmp_path: Path) -> None:
+    result = exam.qualify("toy-skills", into=tmp_path / "exam")
+    assert result.passed, [check for check in result.checks if not check.passed]
+    assert {check.expected for check in result.checks if "control" in check.name} == {"0/2", "2/2"}

@@ -283,6 +283,7 @@ TOY_SKILLS = Suite(
     controls={
         "null": Control(f"{_PACKAGE}:Null", "null", "holds the start; must pass nothing"),
         "baseline": Control(f"{_PACKAGE}:Baseline", "baseline", "down, close, up"),
+        "oracle": Control(f"{_PACKAGE}:Baseline", "oracle", "the same; must pass one case of each skill"),
     },
     profiles={"state": ObservationSpec(instruction=False)},
     default_profile="state",
@@ -295,6 +296,7 @@ TOY_SKILLS = Suite(
     sources=(Path(__file__),),
     camera_for_people="front",
     settings={"scoring": _SCORING},
+    exam=lambda: tuple(item for item in scenarios() if item.id in ("pick_up-1", "move_joints-1")),
     kind="skill",
     scorer=f"{_SCORER}:score",
     start_check=f"{_SCORER}:check_start",

@@ -233,8 +233,8 @@ def _examined(folder: Path, suite: Suite, name: str, control: str) -> Examined:
 
 def _concluded(suite: Suite, runs: Mapping[str, Examined], audit: ReplayAudit | None) -> Qualification:
     views = {name: run.view for name, run in runs.items() if run.view is not None}
-    total = len(suite.scenarios())
-    checks = [_counted(name, run.outcomes, total) for name, run in runs.items()]
+    wanted = suite.examined()
+    checks = [_counted(name, run.outcomes, wanted) for name, run in runs.items()]
     oracle = [semantic_outcomes(runs[name].outcomes) for name in ORACLE_RUNS]
     same = oracle.count(oracle[0])
     distinct = _different(views)
@@ -266,14 +266,16 @@ def _run_id(view: CampaignView) -> str:
     return str(next(record["data"]["run_id"] for record in view.records if record["type"] == "run.open"))
 
 
-def _counted(name: str, outcomes: Sequence[Outcome], total: int) -> Check:
+def _counted(name: str, outcomes: Sequence[Outcome], wanted: Sequence[str]) -> Check:
+    total = len(wanted)
+    whole = sorted(outcome.scenario for outcome in outcomes) == sorted(wanted)
     passed = sum(outcome.status == "PASS" for outcome in outcomes)
     errors = sum(outcome.status == "ERROR" for outcome in outcomes)
     found = f"{passed}/{len(outcomes)}" + (f", {errors} ERROR" if errors else "")
     if name == "random":
-        return Check("random control, reported", len(outcomes) == total, f"any of {total}", found)
+        return Check("random control, reported", whole, f"any of {total}", found)
     expected = total if name.startswith("oracle") else 0
-    holds = passed == expected and len(outcomes) == total and (errors == 0 or name == "exploit")
+    holds = passed == expected and whole and (errors == 0 or name == "exploit")
     return Check(f"{name} control", holds, f"{expected}/{total}", found)
 
 
