@@ -260,3 +260,15 @@ def test_what_is_expected_of_a_scene_needs_no_simulator() -> None:
     assert scene["asset"]["frictionloss"] == pytest.approx(0.15)
     assert scene["robot_to_object_constraints"] == 0
     assert isinstance(scenario_of(first("press")), Scenario)
+
+
+@pytest.mark.gl
+@pytest.mark.parametrize("skill", ["pick_up", "open_door"])
+def test_pictures_for_people_show_the_scene_and_leave_its_state(world: AtomicSkills, skill: str) -> None:
+    world.reset(scenario_of(first(skill)), seed=0)
+    before = world.state_sha256()
+    picture = world.frames([SUITE.camera_for_people], height_px=120, width_px=160)[SUITE.camera_for_people]
+    assert picture.shape == (120, 160, 3)
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 100
+    assert world.state_sha256() == before
+    world.close()

@@ -26,6 +26,9 @@ _TYPES = {
     "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
     "hex_prism": mujoco.mjtGeom.mjGEOM_MESH,
 }
+_FROM_BEFORE = ([1.55, -1.05, 0.95], [0.35, 0.05, 0.10])
+_FROM_THE_SIDE = ([0.05, -1.45, 0.95], [0.45, 0.0, 0.12])
+"""Where the camera for people stands, and what it looks at, m."""
 _TABLE_RGBA = [0.45, 0.47, 0.50, 1.0]
 
 
@@ -49,7 +52,7 @@ def compose(case: Mapping[str, Any], *, pictures: bool = False) -> Composed:
     spec.modelname = f"atomic_skills_{case['scene']}"
     apply_options(spec)
     spec.compiler.degree = False
-    _surroundings(spec, pictures=pictures)
+    _surroundings(spec, case["scene"], pictures=pictures)
     if case["scene"] != "free_space":
         _table(spec, world, settings)
     arms = tuple(
@@ -75,10 +78,11 @@ def compose(case: Mapping[str, Any], *, pictures: bool = False) -> Composed:
     return Composed(spec, arms)
 
 
-def _surroundings(spec: mujoco.MjSpec, *, pictures: bool) -> None:
+def _surroundings(spec: mujoco.MjSpec, scene: str, *, pictures: bool) -> None:
+    eye_m, target_m = _FROM_THE_SIDE if scene in ("door", "drawer") else _FROM_BEFORE
     spec.worldbody.add_camera(
-        name=PEOPLE_CAMERA, pos=[1.55, -1.05, 0.95], fovy=45.0, mode=mujoco.mjtCamLight.mjCAMLIGHT_FIXED,
-        quat=look_at([1.55, -1.05, 0.95], [0.35, 0.05, 0.10]),
+        name=PEOPLE_CAMERA, pos=eye_m, fovy=45.0, mode=mujoco.mjtCamLight.mjCAMLIGHT_FIXED,
+        quat=look_at(eye_m, target_m),
     )  # fmt: skip
     spec.worldbody.add_light(name="lamp", pos=[0.5, -0.8, 2.5], dir=[0.0, 0.3, -1.0], diffuse=[0.7, 0.7, 0.7])
     if pictures:
