@@ -21,8 +21,9 @@ CHART_TEMPLATES: Mapping[str, str] = {
     "headline_NOT_DISTINGUISHED": "{a} and {b} are not told apart",
     "headline_NOT_COMPARABLE": "{a} and {b} may not be compared",
     "headline_effect": "{a} minus {b}",
-    "headline_family": "{confidence} interval {low} to {high} (bootstrap), {t_low} to {t_high} (t)",
-    "headline_episode": "{confidence} interval {low} to {high} (Tango), {t_low} to {t_high} (t)",
+    "headline_family": "{confidence} interval {low} to {high} (bootstrap)",
+    "headline_episode": "{confidence} interval {low} to {high} (Tango)",
+    "headline_t": "and {t_low} to {t_high} (t)",
     "headline_size": "{pairs} pairs in {families} families · {a} alone passed {only_a}, {b} alone {only_b}",
     "headline_size_episode": "{pairs} single pairs · {a} alone passed {only_a}, {b} alone {only_b}",
     "headline_detectable": "Could have found, with {target} chance: a difference of {detectable} points or more.",
@@ -99,17 +100,17 @@ def headline(pair: Comparison) -> str:
     return CHART_TEMPLATES[f"headline_{pair.verdict}"].format(a=pair.a, b=pair.b)
 
 
-def headline_interval(pair: Comparison, *, unit: str) -> str:
-    """Return both intervals of a comparison; dashes where undefined."""
+def headline_intervals(pair: Comparison, *, unit: str) -> tuple[str, str]:
+    """Return the interval to read and the t interval of a comparison; dashes where undefined."""
     found = pair.families
     low, high = (pair.low, pair.high) if unit == "episode" else (found.low, found.high)
-    return CHART_TEMPLATES[f"headline_{unit}"].format(
-        confidence=percent(pair.confidence),
-        low=_end(low, up=False),
-        high=_end(high, up=True),
-        t_low=_end(found.t_low, up=False),
-        t_high=_end(found.t_high, up=True),
+    read = CHART_TEMPLATES[f"headline_{unit}"].format(
+        confidence=percent(pair.confidence), low=_end(low, up=False), high=_end(high, up=True)
     )
+    beside = CHART_TEMPLATES["headline_t"].format(
+        t_low=_end(found.t_low, up=False), t_high=_end(found.t_high, up=True)
+    )
+    return read, beside
 
 
 def headline_size(pair: Comparison, *, unit: str) -> str:

@@ -121,8 +121,8 @@ TEMPLATES: Mapping[str, str] = {
         " episodes passed that stage."
     ),
     "slices_note": (
-        "k/N per cell; the bar shows the same share, hatching a cell of an arm without a rate. Cells are small: read"
-        " one with its interval, which stands in the table below."
+        "k/N per cell; bar and shade show the same share, hatching a cell of an arm without a rate. Cells are small:"
+        " read one with its interval, which stands in the table below."
     ),
     "skills_note": (
         "Success is passed of measured; trusted success counts only trials whose motion can be trusted as well: the"

@@ -32,7 +32,7 @@ def _answer(pair: Comparison, row: DifferenceRow, unit: str, reach: float) -> di
         "line": words.headline(pair),
         "points": say.points(difference) if difference is not None else None,
         "effect": say.sentence("headline_effect", a=pair.a, b=pair.b),
-        "interval": words.headline_interval(pair, unit=unit) if known else None,
+        "intervals": words.headline_intervals(pair, unit=unit) if known else (),
         "size": words.headline_size(pair, unit=unit) if known else None,
         "detectable": words.headline_detectable(pair) if open_question else None,
         "differs": say.sentence("headline_differs", differs="; ".join(pair.differs)) if not known else None,

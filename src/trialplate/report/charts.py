@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trialplate.report.drawing import ARM, CLAIM, CONTROL, INK, PAPER, SMALL_PX, percent_axis, svg
+from trialplate.report.drawing import ARM, CLAIM, CONTROL, INK, NARROW_PX, PAPER, SMALL_PX, percent_axis, svg
 
 _ROW_PX = 50
 
@@ -30,7 +30,8 @@ class RateRow:
 class DifferenceRow:
     """One registered comparison; differences in [-1, 1]. ``low`` to read, ``t_low`` beside it; None is not drawn.
 
-    ``margin``: of a registered claim that the first arm is not worse by more than that.
+    ``short``: the text where there is little room. ``margin``: of a registered claim that the first arm is not worse
+    by more than that.
     """
 
     label: str
@@ -40,6 +41,7 @@ class DifferenceRow:
     t_low: float | None
     t_high: float | None
     text: str
+    short: str
     margin: float | None = None
 
 
@@ -66,7 +68,7 @@ def forest(rows: Sequence[RateRow], *, width_px: int) -> str:
         }
         for index, row in enumerate(rows)
     ]  # fmt: skip
-    base = alt.Chart(alt.Data(values=values)).encode(y=_row_axis(alt, len(rows)))
+    base = alt.Chart(alt.NamedData("rows")).encode(y=_row_axis(alt, len(rows)))
     measured = base.transform_filter("datum.rate !== null")
     share = alt.X("rate:Q", scale=alt.Scale(domain=[0, 1]), axis=percent_axis(alt, [0, 0.25, 0.5, 0.75, 1]))
     layers = [
@@ -79,25 +81,26 @@ def forest(rows: Sequence[RateRow], *, width_px: int) -> str:
         .mark_tick(thickness=2.5, size=20, orient="vertical", opacity=1)
         .encode(x=alt.X("claim:Q"), color=alt.value(CLAIM)),
     ]
-    return svg(layers, width_px=width_px, height_px=_ROW_PX * len(rows))
+    return svg(layers, {"rows": values}, width_px=width_px, height_px=_ROW_PX * len(rows))
 
 
 def differences(rows: Sequence[DifferenceRow], *, width_px: int) -> str:
     """Return the SVG of registered differences with both intervals, zero in the middle."""
     import altair as alt
 
-    limit = reach_of(rows)
+    limit, small = reach_of(rows), width_px <= NARROW_PX
     values = [
         {
-            "row": n, "label": row.label, "text": row.text, "d": row.difference, "low": row.low, "high": row.high,
-            "thin_low": row.t_low, "thin_high": row.t_high, "margin": None if row.margin is None else -row.margin,
+            "row": n, "label": row.label, "text": row.short if small else row.text, "d": row.difference,
+            "low": row.low, "high": row.high, "thin_low": row.t_low, "thin_high": row.t_high,
+            "margin": None if row.margin is None else -row.margin,
         }
         for n, row in enumerate(rows)
     ]  # fmt: skip
-    base = alt.Chart(alt.Data(values=values)).encode(y=_row_axis(alt, len(rows)))
+    base = alt.Chart(alt.NamedData("rows")).encode(y=_row_axis(alt, len(rows)))
     ticks = [-limit, -limit / 2, 0, limit / 2, limit]
     axis = percent_axis(alt, ticks, label="datum.value === 0 ? '0' : format(datum.value * 100, '+.3~g') + ' pts'")
-    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3])
+    zero = alt.Chart(alt.NamedData("zero")).mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3])
     measured = base.transform_filter("datum.d !== null")
     layers = [
         zero.encode(x=alt.X("zero:Q")),
@@ -110,7 +113,8 @@ def differences(rows: Sequence[DifferenceRow], *, width_px: int) -> str:
         .mark_tick(thickness=2.5, size=24, orient="vertical", opacity=1)
         .encode(x=alt.X("margin:Q"), color=alt.value(CLAIM)),
     ]
-    return svg(layers, width_px=width_px, height_px=_ROW_PX * len(rows))
+    data: dict[str, list[dict[str, Any]]] = {"rows": values, "zero": [{"zero": 0}]}
+    return svg(layers, data, width_px=width_px, height_px=_ROW_PX * len(rows))
 
 
 def reach_of(rows: Sequence[DifferenceRow]) -> float:
@@ -140,17 +144,29 @@ def funnel(rows: Sequence[StageRow], *, entries: int, control: bool, width_px: i
     y = alt.Y("stage:N", sort=[row.stage for row in rows], axis=alt.Axis(title=None, domain=False, ticks=False))
     scale = alt.Scale(domain=[0, entries])
     reached, passed, end = (alt.X(f"{name}:Q", scale=scale, axis=None) for name in ("reached", "passed", "end"))
-    base = alt.Chart(alt.Data(values=values)).encode(y=y)
+    base = alt.Chart(alt.NamedData("rows")).encode(y=y)
     spread = base.transform_filter("datum.low !== null")
     layers = [
         base.mark_bar(height=16, fill=PAPER, stroke=color, strokeWidth=1).encode(x=reached),
         base.mark_bar(height=16, fill=color, stroke=color, strokeWidth=1).encode(x=passed),
-        spread.mark_rule(strokeWidth=5, color=PAPER).encode(x=alt.X("low:Q", scale=scale, axis=None), x2="high:Q"),
-        spread.mark_rule(strokeWidth=2, color=INK).encode(x=alt.X("low:Q", scale=scale, axis=None), x2="high:Q"),
-        base.mark_text(align="left", dx=6, color=INK, fontSize=12, fontWeight=600).encode(x=end, text="text:N"),
+        spread.mark_rule(strokeWidth=5, color=PAPER).encode(
+            x=alt.X("low:Q", scale=scale, axis=None), x2=alt.X2("high:Q")
+        ),
+        spread.mark_rule(strokeWidth=2, color=INK).encode(
+            x=alt.X("low:Q", scale=scale, axis=None), x2=alt.X2("high:Q")
+        ),
+        base.mark_text(align="left", dx=6, color=INK, fontSize=12, fontWeight=600).encode(
+            x=end, text=alt.Text("text:N")
+        ),
     ]
     label_px, number_px = 92, 40
-    return svg(layers, width_px=width_px - label_px - number_px, height_px=26 * len(rows), pad_right_px=number_px)
+    return svg(
+        layers,
+        {"rows": values},
+        width_px=width_px - label_px - number_px,
+        height_px=26 * len(rows),
+        pad_right_px=number_px,
+    )
 
 
 def _lines(alt: Any, base: Any, color: Any) -> list[Any]:
@@ -160,9 +176,9 @@ def _lines(alt: Any, base: Any, color: Any) -> list[Any]:
         for end in ("thin_low", "thin_high")
     )
     return [
-        base.mark_rule(strokeWidth=1.2).encode(x=alt.X("thin_low:Q"), x2="thin_high:Q", color=color),
+        base.mark_rule(strokeWidth=1.2).encode(x=alt.X("thin_low:Q"), x2=alt.X2("thin_high:Q"), color=color),
         *ends,
-        base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q"), x2="high:Q", color=color),
+        base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=color),
     ]
 
 
@@ -172,9 +188,14 @@ def _row_axis(alt: Any, count: int) -> Any:
 
 
 def _row_texts(alt: Any, base: Any, *, width_px: int) -> list[Any]:
-    """Label at the left and numbers at the right, both above the line of the row."""
-    style = {"dy": -15, "baseline": "middle", "fontSize": 13}
-    return [
-        base.mark_text(align="left", color=INK, fontWeight=600, **style).encode(x=alt.value(5), text="label:N"),
-        base.mark_text(align="right", color=INK, **style).encode(x=alt.value(width_px - 21), text="text:N"),
-    ]
+    """Label at the left and numbers at the right, both above the line of the row and over whatever lies behind."""
+    found = []
+    for ground in ({"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):
+        style = {"dy": -15, "baseline": "middle", "fontSize": 13, "color": INK, **ground}
+        label = base.mark_text(align="left", fontWeight=600, **style)
+        numbers = base.mark_text(align="right", **style)
+        found += [
+            label.encode(x=alt.value(5), text=alt.Text("label:N")),
+            numbers.encode(x=alt.value(width_px - 21), text=alt.Text("text:N")),
+        ]
+    return found

@@ -94,11 +94,20 @@ def difference_row(pair: Comparison, unit: str, claims: Sequence[Claim]) -> char
     difference, low, high = (
         (pair.difference, pair.low, pair.high) if unit == "episode" else (found.difference, found.low, found.high)
     )
-    label, margin = visible(f"{pair.a} minus {pair.b}"), _margin(pair, claims)
+    label, margin = visible(f"{pair.a} − {pair.b}"), _margin(pair, claims)
     if difference is None or not drawable(found.families):
-        why = "no estimate" if difference is None else f"{say.points(difference)} points · too few to draw"
+        short = "no estimate" if difference is None else f"{say.points(difference)}, too few"
+        why = short if difference is None else f"{say.points(difference)} points · too few to draw"
         return charts.DifferenceRow(
-            label=label, text=why, difference=None, low=None, high=None, t_low=None, t_high=None, margin=margin
+            label=label,
+            text=why,
+            short=short,
+            difference=None,
+            low=None,
+            high=None,
+            t_low=None,
+            t_high=None,
+            margin=margin,
         )
     return charts.DifferenceRow(
         label=label,
@@ -108,6 +117,7 @@ def difference_row(pair: Comparison, unit: str, claims: Sequence[Claim]) -> char
         t_low=found.t_low,
         t_high=found.t_high,
         text=f"{say.points(difference)} points · {pair.pairs} pairs",
+        short=say.points(difference),
         margin=margin,
     )
 

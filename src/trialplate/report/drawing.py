@@ -6,7 +6,7 @@ light, dark and print. Altair is loaded when a chart is drawn, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -36,8 +36,20 @@ def percent_axis(alt: Any, ticks: Sequence[float], *, label: str = "format(datum
     return alt.Axis(title=None, values=list(ticks), labelExpr=label, grid=True, domain=False, ticks=False)
 
 
-def svg(layers: Sequence[Any], *, width_px: int, height_px: int, pad_left_px: int = 8, pad_right_px: int = 8) -> str:
-    """Return the SVG of layered charts. Specifications are ours and were checked by the tests, not again here."""
+def svg(
+    layers: Sequence[Any],
+    data: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    width_px: int,
+    height_px: int,
+    pad_left_px: int = 8,
+    pad_right_px: int = 8,
+) -> str:
+    """Return the SVG of layered charts over named data, rows by name.
+
+    Specifications are ours and are checked by the tests, not again here; data stands apart, or it would be copied
+    with every step of a specification.
+    """
     import altair as alt
     import vl_convert
     from altair.utils.schemapi import debug_mode
@@ -52,8 +64,16 @@ def svg(layers: Sequence[Any], *, width_px: int, height_px: int, pad_left_px: in
         "padding": {"left": pad_left_px, "right": pad_right_px, "top": 4, "bottom": 4},
     }
     with debug_mode(False):
-        chart = alt.layer(*layers).properties(width=width_px - 16, height=height_px).configure(**config)
-        spec = chart.to_dict(validate=False)
+        layer = [chart.to_dict(validate=False) for chart in layers]
+    own = ("$schema", "config", "datasets")
+    spec = {
+        "$schema": alt.SCHEMA_URL,
+        "layer": [{key: value for key, value in part.items() if key not in own} for part in layer],
+        "width": width_px - 16,
+        "height": height_px,
+        "config": config,
+        "datasets": data,
+    }
     drawn: str = vl_convert.vegalite_to_svg(spec)
     for key, variable in _VARIABLES.items():
         drawn = drawn.replace(key, variable)

@@ -20,10 +20,12 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SECTIONS = {
     "counts": "Counts",
     "rates": "Success rates",
-    "stages": "Where attempts end",
-    "slices": "Domains and variants",
     "comparisons": "Registered comparisons",
     "claims": "Claims",
+    "stages": "Where attempts end",
+    "times": "Time to success",
+    "costs": "Cost and time of a success",
+    "slices": "Domains and variants",
     "skills": "Skills",
     "tested": "Who was tested, and over which wire",
     "failures": "Attempts that did not pass",
@@ -59,7 +61,8 @@ def render_report(data: ReportData) -> str:
     sections = {
         anchor: title
         for anchor, title in _SECTIONS.items()
-        if anchor not in ("slices", "comparisons", "skills") or shown[anchor]["rows"]
+        if (anchor not in ("slices", "comparisons", "skills") or shown[anchor]["rows"])
+        and (anchor != "costs" or shown["costs"])
     }
     style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
     return environment.get_template("page.html").render(

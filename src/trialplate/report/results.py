@@ -8,15 +8,18 @@ from typing import Any
 from trialplate.claims import wording as say
 from trialplate.report import charts
 from trialplate.report.compared import claim_numbers, comparisons
+from trialplate.report.costs import costs
 from trialplate.report.data import ReportData
 from trialplate.report.drawing import both_widths
 from trialplate.report.headline import arm_facts, is_control
 from trialplate.report.intervals import shown_rate
 from trialplate.report.limits import drawable, too_few
+from trialplate.report.reach import reaches
 from trialplate.report.skills import skills
 from trialplate.report.slices import slices
 from trialplate.report.stages import stages
 from trialplate.report.text import visible
+from trialplate.report.times import times
 from trialplate.scoring.analysis import ArmAnalysis
 
 
@@ -38,6 +41,9 @@ def results(data: ReportData) -> dict[str, Any]:
         "slices": slices(data, arms, flags),
         "comparisons": comparisons(data),
         "skills": skills(data),
+        "reach": reaches(data),
+        "times": times(data, arms, flags),
+        "costs": costs(data, [arm for arm in arms if not flags[arm.arm]]),
         "claims": [
             {"name": c.name, "verdict": c.verdict.value, "sentence": c.sentence, "numbers": claim_numbers(c.numbers)}
             for c in data.claims

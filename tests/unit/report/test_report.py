@@ -98,7 +98,8 @@ def test_the_same_data_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_drawings_take_every_colour_from_the_page() -> None:
     drawings = re.findall(r"<svg xmlns.*?</svg>", full(), re.DOTALL)
-    assert len(drawings) == 2 + len(ROLES) + 2
+    forest, differences, funnels, curves, detectable = 2, 2, len(ROLES), len(ROLES) - 1, 2
+    assert len(drawings) == forest + differences + funnels + curves + detectable
     for drawing in drawings:
         colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', drawing))
         assert colours <= {"none", "transparent"} | {c for c in colours if c.startswith("var(--chart-")}
@@ -202,7 +203,7 @@ def test_one_claim_is_the_verdict_of_the_page() -> None:
 def test_a_run_without_claims_says_so_and_leaves_unregistered_sections_out() -> None:
     text = Page(small()).text
     assert wording.TEMPLATES["no_claims"] in text and "Registered comparisons" not in text
-    assert re.findall(r"<h2><span>(\d+)</span>", small()) == [str(n) for n in range(1, 10)]
+    assert re.findall(r"<h2><span>(\d+)</span>", small()) == [str(n) for n in range(1, 12)]
 
 
 def test_every_slice_cell_holds_its_counts_and_not_only_a_colour() -> None:
