@@ -306,7 +306,9 @@ class Suite:
     ``action_for`` give those of a scenario. ``ladders``: skill -> stage -> meaning. ``scorer`` (see
     :mod:`trialplate.scoring.own`) says what a recording is worth; ``start_check``, called with trace, scenario and
     settings, raises CaseFault where a start is none. ``settle_rows``: rows that hold the last waypoint.
-    ``remappable``: reason -> the statuses that a protocol may give it.
+    ``remappable``: reason -> the statuses that a protocol may give it. ``calibration``: called with ``repeats`` and
+    ``progress``, returns the document of a calibration run. ``assets``: called without arguments, returns the models
+    of others that the suite can use, each with its identity here.
     """
 
     name: str
@@ -342,6 +344,8 @@ class Suite:
     settle_rows: int = 0
     ladders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     remappable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calibration: str | None = None
+    assets: str | None = None
     columns_for: Callable[[Scenario], tuple[Column, ...]] | None = None
     action_for: Callable[[Scenario], ActionSpec] | None = None
 

@@ -28,6 +28,7 @@ from trialplate.cli import (
     run,
     seal,
     serve,
+    skills,
     suites,
 )
 from trialplate.run.streams import print_lossily
@@ -53,6 +54,7 @@ for group in (
     interval,
     plan,
     suites,
+    skills,
     policy,
     serve,
     mailbox,

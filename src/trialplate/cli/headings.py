@@ -11,7 +11,7 @@ HEADINGS: Mapping[str, str] = {
     "Look at evidence": "verify show compare render reanalyse",
     "Hand evidence on": "seal sign pack unpack promote publish current",
     "Say something beside a lock": "amend disclose cutover holdout",
-    "Before a campaign": "demo doctor suites suite qualify plan interval",
+    "Before a campaign": "demo doctor suites suite qualify calibrate assets plan interval",
     "Attach policies": "policy probe serve mailbox actor",
 }
 """Heading -> names of commands."""

