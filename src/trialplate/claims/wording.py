@@ -134,8 +134,8 @@ TEMPLATES: Mapping[str, str] = {
         "The same cases with one thing changed; the difference is to the nominal rate of the same skill."
     ),
     "adaptability_note": (
-        "Domains that informed no case, tolerance or baseline; their rates have equal weight. Eligible needs full"
-        " coverage, a worst domain of at least 0.60 and a retention (worst of nominal) of at least 0.75."
+        "Domains that informed no case, tolerance or baseline; each of their rates counts the same. Eligible needs"
+        " full coverage, a worst domain of at least 0.60 and a retention (worst of nominal) of at least 0.75."
     ),
     "macro_note": (
         "Macro is the mean of the domain rates: each domain counts the same, however many scenarios it has."
