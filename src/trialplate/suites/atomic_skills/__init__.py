@@ -36,6 +36,7 @@ SUITE = Suite(
     environment=f"{_PACKAGE}.world.environment:AtomicSkills",
     identity=f"{_PACKAGE}.world.identity:simulator_identity",
     verify_scene=f"{_PACKAGE}.expected_scene:verify_scene",
+    readback={},
     controls={
         "null": Control(f"{_PACKAGE}.planners.baseline:Null", "null", "holds the start pose; must pass none"),
         "baseline": Control(

@@ -21,10 +21,12 @@ PRESS_MM = (18.0, 19.0, 20.0)
 DRAWER_MM = (100.0, 180.0, 250.0)
 DOOR_DEG = (30.0, 60.0, 90.0)
 TWIST_DEG = (30.0, 45.0, 90.0)
+PUSHED, OPEN_M = 2, 0.28
+"""The place where the drawer is pushed shut, and how far open it starts there."""
 _GRADES: tuple[Difficulty, Difficulty, Difficulty] = ("simple", "medium", "hard")
 
 _BUTTONS = ((0.48, 0.05, 0.0), (0.55, -0.12, 0.0), (0.42, 0.15, 0.0))
-_DRAWERS = ((0.86, 0.05, 0.0), (0.84, -0.04, 0.0), (0.85, 0.12, 0.0))
+_DRAWERS = ((0.86, 0.05, 0.0), (0.84, -0.04, 0.0), (0.95, 0.04, 0.0))
 _DOORS = ((0.72, 0.02, 0.0), (0.70, 0.06, 0.0), (0.74, -0.02, 0.0))
 _KNOBS = ((0.48, 0.05, 0.0), (0.55, -0.10, 0.3), (0.44, 0.14, -0.3))
 
@@ -40,12 +42,16 @@ def press() -> Iterator[Case]:
 
 
 def slide() -> Iterator[Case]:
-    """Yield travels of a drawer."""
+    """Yield travels of a drawer: pulled open at two places, pushed shut at a third, where it starts open."""
     for (number, spot), (grade, travel) in product(enumerate(_DRAWERS), zip(_GRADES, DRAWER_MM, strict=True)):
+        push = number == PUSHED
         yield case(
             "slide", f"d{travel:.0f}-p{number}", difficulty=grade, start_rad=(FORWARD_RAD,),
-            scene_world=world(asset=DRAWER), poses={"asset": _pose(spot)},
-            command={"travel_m": travel / 1000.0, "direction": "pull"},
+            scene_world=world(asset={**DRAWER, "start": OPEN_M} if push else DRAWER), poses={"asset": _pose(spot)},
+            command={
+                "travel_m": (-travel if push else travel) / 1000.0, "direction": "push" if push else "pull",
+            },
+            variant=int(push),
         )  # fmt: skip
 
 

@@ -146,9 +146,12 @@ def case(
     scene_world: dict[str, Any],
     poses: Mapping[str, Sequence[float]],
     command: Mapping[str, Any],
-    grasp_seed: int = 0,
+    variant: int = 0,
 ) -> dict[str, Any]:
-    """Return the nominal case document of a skill, sealed with its digest."""
+    """Return the nominal case document of a skill, sealed with its digest.
+
+    ``variant``: which of the lists of segments that the skill may have.
+    """
     q_start = [value for arm in start_rad for value in (*arm, OPEN)]
     made = {
         "case_id": f"{skill}.{label}",
@@ -163,9 +166,9 @@ def case(
         "dof": dof_of(scene_world["arms"]),
         "poses": {name: [float(value) for value in pose] for name, pose in poses.items()},
         "command": dict(command),
-        "segments": list(SKILLS[skill].segments[0]),
+        "segments": list(SKILLS[skill].segments[variant]),
         "required_capabilities": list(STAGINGS[skill].capabilities),
-        "grasp_seed": grasp_seed,
+        "grasp_seed": 0,
         "plan_timeout_s": PLAN_TIMEOUT_S,
         "world": scene_world,
         "screen": None,

@@ -82,7 +82,7 @@ def lies(pose: FloatArray) -> bool:
 def _drawer_bar(view: CaseView) -> Offers:
     numbers = world_settings().drawer
     base = view.frame("asset")
-    front = numbers.front_m[0] / 2.0 - asset_of(view).start
+    front = numbers.front_m[0] / 2.0 + asset_of(view).start
     return {0: list(_of_bar(base, front_m=front, beside_m=0.0, height_m=numbers.gap_m + numbers.front_m[2] / 2.0))}
 
 
