@@ -102,8 +102,9 @@ SUITE = of(
     schedule_verified=(str,), **of(abs, "scenarios max_steps"),
 )  # fmt: skip
 SKILLS = {  # what a suite of skills has more, and the chain that it has not
-    **of(str, "scorer"), "kind": re.compile("skill"), "settle_rows": abs, "ladders": {"*": {"*": str}},
-    "column_sets": [of(abs, "action_dim", columns=[COLUMN], scenarios=[str])], "chain": (SUITE["chain"],),
+    **of(str, "scorer"), "kind": re.compile("skill"), "settle_rows": abs,
+    "ladders": [of(str, "skill", stages=[of(str, "name meaning")])], "chain": (SUITE["chain"],),
+    "column_sets": [of(abs, "action_dim", columns=[COLUMN], scenarios=[str])],
 }  # fmt: skip
 PACK = of(str, "author registered_utc", pack_sha256=HEX, spent=(of(str, "purpose utc"),))
 LOCK = of(
