@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -125,13 +124,14 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
     """
     from trialplate import exam
     from trialplate.claims.wording import sentence
+    from trialplate.cli.rates import RATE_HEADER, rate_rows, rate_title
 
     analysis = exam.analyse_campaign(campaign)
     document = analysis.document()
     exploratory = [arm["arm"] for arm in document["arms"] if arm["state"] == "EXPLORATORY"]
 
     def text() -> None:
-        table("Success", RATE_HEADER, rate_rows(document))
+        table(rate_title(document), RATE_HEADER, rate_rows(document))
         show_verdicts(analysis.comparisons, unit=analysis.plan.unit, title="Registered comparisons")
         show_stop(analysis)
         if exploratory:
@@ -140,36 +140,6 @@ def analyse(campaign: Path, /, *, json: Json = False) -> int:
     emit(document, as_json=json, text=text)
     clean = all(arm["state"] == "COMPLETE" and not arm["counts"]["errored"] for arm in document["arms"])
     return YES if clean else NO
-
-
-RATE_HEADER = ("arm", "k/N", "rate", "interval", "other rates", "error bounds", "errored", "excluded", "state")
-
-
-def rate_rows(document: dict[str, Any]) -> Sequence[tuple[str, ...]]:
-    """Return one line per arm: count, rates with the registered one first, interval, bounds and state."""
-    return [(arm["arm"], *rate_cells(arm)) for arm in document["arms"]]
-
-
-def rate_cells(arm: dict[str, Any]) -> tuple[str, ...]:
-    """Return what ``RATE_HEADER`` names after the arm. Bounds only where an episode errored."""
-    counts, rate, bounds = arm["counts"], arm["rate"], arm["bounds"]
-    known = rate["rate"] is not None
-    others = [
-        f"{other['rate']:.4f} over {other['denominator']}"
-        for other in arm["other_rates"]
-        if other["rate"] is not None
-    ]
-    bounded = known and counts["errored"]
-    return (
-        f"{rate['k']}/{rate['n']}",
-        f"{rate['rate']:.4f} over {rate['denominator']}" if known else f"none ({rate['reason']})",
-        f"[{rate['wilson_low']:.4f}, {rate['wilson_high']:.4f}]" if known else "none",
-        ", ".join(others) or "none",
-        f"[{bounds['error_low']:.4f}, {bounds['error_high']:.4f}]" if bounded else "",
-        str(counts["errored"]),
-        str(counts["excluded"]),
-        arm["state"],
-    )
 
 
 def judge(campaign: Path, /, *, qualification: Path | None = None, json: Json = False) -> int:

@@ -101,7 +101,7 @@ def compare_folders(first: Path, second: Path, /, *more: Path, json: bool) -> in
 
 def show(document: Mapping[str, Any]) -> None:
     """Print two campaigns for people."""
-    from trialplate.cli.campaign import RATE_HEADER, rate_cells
+    from trialplate.cli.rates import RATE_HEADER, rate_cells
 
     for side in ("a", "b"):
         print(plain(f"{side.upper()}  {document[f'folder_{side}']}  lock {document[f'lock_sha256_{side}'][:16]}"))

@@ -67,10 +67,10 @@ def demo(
         facts = demonstration.run(out=out, campaigns=campaigns, workers=workers, progress=bar)
 
     def text() -> None:
-        from trialplate.cli.campaign import RATE_HEADER, rate_rows
         from trialplate.cli.output import table
+        from trialplate.cli.rates import RATE_HEADER, rate_rows, rate_title
 
-        table("Success on pick-place", RATE_HEADER, rate_rows(facts["analysis"]))
+        table(f"{rate_title(facts['analysis'])}: pick-place", RATE_HEADER, rate_rows(facts["analysis"]))
         for claim in facts["claims"]:
             print(f"claim {claim['name']}: {claim['verdict']} ({', '.join(claim['reasons'])})")
         print(f"verified: exit {facts['verify_exit_code']}\nreport: {facts['report']}\nevidence: {facts['campaign']}")

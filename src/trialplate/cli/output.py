@@ -90,16 +90,18 @@ def emit(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], None]
 
 
 def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table for people."""
+    """Print a table for people; a column without any entry is left out."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=title, title_justify="left")
-    for name in header:
-        drawn.add_column(name, overflow="fold")  # a name that is cut short is another name
+    shown = [at for at in range(len(header)) if not rows or any(row[at] for row in rows)]
+    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for at in shown:
+        drawn.add_column(header[at], overflow="fold")  # a name that is cut short is another name
     for row in rows:
-        drawn.add_row(*(Text(plain(cell)) for cell in row))
+        drawn.add_row(*(Text(plain(row[at])) for at in shown))
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
     Console(width=None if known else 160).print(drawn)
 

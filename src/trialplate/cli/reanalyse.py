@@ -41,13 +41,13 @@ def reanalyse(
         Print one JSON document.
     """
     from trialplate.claims.wording import sentence
-    from trialplate.cli.campaign import RATE_HEADER, rate_rows
+    from trialplate.cli.rates import RATE_HEADER, rate_rows, rate_title
     from trialplate.secondary import reanalyse as again
 
     document = again(campaign, reason=reason, to=out, plan=plan, grader=grader)
 
     def text() -> None:
-        table("Success, re-analysed", RATE_HEADER, rate_rows(document["analysis"]))
+        table(f"{rate_title(document['analysis'])}, re-analysed", RATE_HEADER, rate_rows(document["analysis"]))
         changed = len(document["changed_outcomes"])
         lock = document["rereads"]["lock_sha256"][:16]
         print(plain(sentence("secondary", lock=lock, changed=changed, reason=reason)))
