@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -234,3 +236,16 @@ def test_a_suite_of_skills_qualifies_on_one_case_of_each_skill(tmp_path: Path) -
     result = exam.qualify("toy-skills", into=tmp_path / "exam")
     assert result.passed, [check for check in result.checks if not check.passed]
     assert {check.expected for check in result.checks if "control" in check.name} == {"0/2", "2/2"}
+
+
+def test_a_sealed_campaign_of_skills_is_checked_by_the_one_file_inside_it(campaign: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(campaign, copy)
+    for verb in ("judge", "seal"):
+        more = ["--out", str(tmp_path / "sealed")] if verb == "seal" else []
+        done = subprocess.run([sys.executable, "-m", "trialplate.cli", verb, str(copy), *more], capture_output=True)
+        assert done.returncode in (0, 3), done.stderr  # 3: intact, and not qualified
+    (bundle,) = (tmp_path / "sealed").iterdir()
+    tool = bundle / "tools" / "verify_bundle.py"
+    told = subprocess.run([sys.executable, "-I", str(tool), str(bundle)], capture_output=True, text=True)
+    assert "INTEGRITY verified: 0 findings" in told.stdout
