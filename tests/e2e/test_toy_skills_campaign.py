@@ -245,7 +245,7 @@ def test_a_sealed_campaign_of_skills_is_checked_by_the_one_file_inside_it(campai
         more = ["--out", str(tmp_path / "sealed")] if verb == "seal" else []
         done = subprocess.run([sys.executable, "-m", "trialplate.cli", verb, str(copy), *more], capture_output=True)
         assert done.returncode in (0, 3), done.stderr  # 3: intact, and not qualified
-    (bundle,) = (tmp_path / "sealed").iterdir()
+    (bundle,) = (found.parent for found in (tmp_path / "sealed").glob("[0-9a-f]*/bundle.json"))
     tool = bundle / "tools" / "verify_bundle.py"
     told = subprocess.run([sys.executable, "-I", str(tool), str(bundle)], capture_output=True, text=True)
     assert "INTEGRITY verified: 0 findings" in told.stdout
