@@ -236,7 +236,6 @@ class Repeater:
             where = f"{row.trial_id}-{row.attempt}"
             yield finding(MISMATCH, "results.jsonl", pointer=where, expected=_told(before), found=_told(after))
 
-
     def _worth(self, row: Row, trace: Trace) -> Outcome:
         if self._own is not None:
             return self._own(row, trace)
