@@ -11,6 +11,8 @@ import numpy as np
 
 import trialplate
 from trialplate.spec.skills import CASE_DETAILS, FAULT_TABLE, PLAN_DETAILS, REMAPPABLE
+from trialplate.suites.atomic_skills.casebook.held_out import DOMAINS
+from trialplate.suites.atomic_skills.cases import PROFILES, REPEATS, frozen_sets, profile_cases
 from trialplate.suites.atomic_skills.ladders import SKILLS
 from trialplate.suites.atomic_skills.tolerances import PRIMITIVE_SKILLS, SCORING
 
@@ -78,3 +80,15 @@ def test_the_planner_of_the_page_returns_a_plan() -> None:
     plan = space["Mine"]().plan(Case())  # type: ignore[operator]
     assert isinstance(plan, trialplate.SkillPlan)
     assert np.array_equal(plan.trajectory[-1], [0.1] * 6 + [0.0])
+
+
+def test_the_table_of_profiles_is_that_of_the_code() -> None:
+    rows = {names(row[0])[0]: (int(row[1]), int(row[2])) for row in table("Cases")}
+    assert rows == {profile: (len(profile_cases(profile)), REPEATS[profile]) for profile in PROFILES}
+
+
+def test_the_page_says_how_many_cases_are_perturbed_and_held_out() -> None:
+    sets = {name: found["cases"] for name, found in frozen_sets().items()}
+    assert f"{sets['robustness']:,} perturbed ones" in TEXT
+    assert f"{sets['adaptability']} in\nseven held-out domains" in TEXT
+    assert len(DOMAINS) == 7
