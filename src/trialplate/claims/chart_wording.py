@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trialplate.claims.figures import percent, points
+from trialplate.claims.reasons import explained
 from trialplate.scoring.comparisons import Comparison
+from trialplate.stats.gates import MIN_FAMILIES
 
 VERDICT_MARKS: Mapping[str, str] = {
     "BETTER": "▲",
@@ -24,9 +26,11 @@ CHART_TEMPLATES: Mapping[str, str] = {
     "headline_family": "{confidence} interval {low} to {high} (bootstrap)",
     "headline_episode": "{confidence} interval {low} to {high} (Tango)",
     "headline_t": "and {t_low} to {t_high} (t)",
+    "headline_no_t": "no t interval, because {reasons}",
     "headline_size": "{pairs} pairs in {families} families · {a} alone passed {only_a}, {b} alone {only_b}",
     "headline_size_episode": "{pairs} single pairs · {a} alone passed {only_a}, {b} alone {only_b}",
     "headline_detectable": "Could have found, with {target} chance: a difference of {detectable} points or more.",
+    "headline_few": "Fewer than {minimum} {units} support no verdict, whatever they show.",
     "headline_none": "Could have found, with {target} chance: no difference of any size.",
     "headline_differs": "What differs: {differs}.",
     "rate_families": "{confidence} interval {low} to {high} (Wilson over {families} families)",
@@ -107,10 +111,10 @@ def headline_intervals(pair: Comparison, *, unit: str) -> tuple[str, str]:
     read = CHART_TEMPLATES[f"headline_{unit}"].format(
         confidence=percent(pair.confidence), low=_end(low, up=False), high=_end(high, up=True)
     )
-    beside = CHART_TEMPLATES["headline_t"].format(
-        t_low=_end(found.t_low, up=False), t_high=_end(found.t_high, up=True)
-    )
-    return read, beside
+    if found.t_low is None:
+        return read, CHART_TEMPLATES["headline_no_t"].format(reasons=explained((str(found.t_reason),)))
+    ends = {"t_low": _end(found.t_low, up=False), "t_high": _end(found.t_high, up=True)}
+    return read, CHART_TEMPLATES["headline_t"].format(**ends)
 
 
 def headline_size(pair: Comparison, *, unit: str) -> str:
@@ -126,9 +130,12 @@ def headline_size(pair: Comparison, *, unit: str) -> str:
     )
 
 
-def headline_detectable(pair: Comparison) -> str:
-    """Return what the pairs could have found."""
+def headline_detectable(pair: Comparison, *, unit: str) -> str:
+    """Return what the pairs could have found, or that so few units support nothing."""
     found = pair.detection
+    if "few_families" in pair.not_better:
+        units = "single pairs" if unit == "episode" else "families"
+        return CHART_TEMPLATES["headline_few"].format(minimum=MIN_FAMILIES, units=units)
     target = percent(found.target_power)
     if found.detectable is None:
         return CHART_TEMPLATES["headline_none"].format(target=target)

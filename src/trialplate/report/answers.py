@@ -34,7 +34,7 @@ def _answer(pair: Comparison, row: DifferenceRow, unit: str, reach: float) -> di
         "effect": say.sentence("headline_effect", a=pair.a, b=pair.b),
         "intervals": words.headline_intervals(pair, unit=unit) if known else (),
         "size": words.headline_size(pair, unit=unit) if known else None,
-        "detectable": words.headline_detectable(pair) if open_question else None,
+        "detectable": words.headline_detectable(pair, unit=unit) if open_question else None,
         "differs": say.sentence("headline_differs", differs="; ".join(pair.differs)) if not known else None,
         "gauge": _gauge(row, reach),
     }

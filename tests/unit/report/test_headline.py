@@ -95,6 +95,19 @@ def test_arms_that_never_differ_are_not_told_apart_and_nothing_could_have_been_f
     assert "no difference of any size" in one["detectable"]
 
 
+def test_fewer_than_ten_families_support_no_verdict_and_the_top_says_that_instead() -> None:
+    made = [replace(o, family=f"f-{int(o.scenario[3:]) % 9}") for o in four_arms(3)]
+    one = answers(four_arm_data(made, rules=(), plan=ONE_PAIR))[0]
+    assert one["verdict"] == "NOT_DISTINGUISHED" and one["gauge"] is None
+    assert one["detectable"] == "Fewer than 10 families support no verdict, whatever they show."
+
+
+def test_a_t_interval_that_is_undefined_says_why() -> None:
+    made = [replace(o, family="the-only-one") for o in four_arms(3)]
+    intervals = answers(four_arm_data(made, rules=(), plan=ONE_PAIR))[0]["intervals"]
+    assert intervals[1] == "no t interval, because one family has no variance between families (single_family)"
+
+
 def test_what_may_not_be_compared_shows_what_differs_and_no_number() -> None:
     one = answers(full_report_data())[1]
     assert one["badge"] == "○ NOT COMPARABLE" and one["points"] is None and one["gauge"] is None
