@@ -31,6 +31,9 @@ from trialplate.spec.plan import ErrorsRule
 from trialplate.spec.skills import Phase, SkillCase
 from trialplate.spec.stages import StageChain
 
+ReadbackForm = Literal["binary64", "direction"]
+"""How a member of a readback is stored that is not plain binary32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -299,7 +302,9 @@ class Suite:
     against; None when nobody did, and then there is no ``full`` plan. ``replayable``: False where no simulator stands
     behind the recordings (trials of a real robot, imported ones). ``computed_by``: the distributions whose code
     computes a state; a replay compares their digests with those of the lock. ``exam``: the scenarios of a
-    qualification; None: all.
+    qualification; None: all. ``readback``: the numbers of an applied scene are stored in binary32, but for the
+    members named here (``binary64``: as they are; ``direction``: without noise below 1e-12); None: of their form
+    nothing is said.
 
     A suite of skills (``kind`` ``skill``) has planners for arms, and no chain. Its ``environment`` is a
     :class:`SkillEnvironment`, ``action`` and ``columns`` stand for a case with one arm; ``columns_for`` and
@@ -338,6 +343,7 @@ class Suite:
     replayable: bool = True
     computed_by: tuple[str, ...] = ("numpy",)
     exam: Callable[[], tuple[Scenario, ...]] | None = None
+    readback: Mapping[str, ReadbackForm] | None = None
     kind: Literal["control", "skill"] = "control"
     scorer: str | None = None
     start_check: str | None = None

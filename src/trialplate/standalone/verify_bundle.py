@@ -541,8 +541,8 @@ class Campaign:
     def take_start(self, data: dict[str, Any], key: tuple[str, int], utc: str) -> None:
         """Trials of an arm start in their order, once; only what was interrupted may be replaced."""
         trial, others, before = self.trials.get(key[0]), len(self.in_hand), self.attempts.get((key[0], key[1] - 1))
-        if self.stopped:
-            raise self._wrong("stop_rule", "no attempt behind the stop", key)
+        if self.stopped:  # it is told, and its rows and files are still accounted for
+            self.bundle.tell(*self._wrong("stop_rule", "no attempt behind the stop", key).args)
         if trial is None or (data["arm"], data["ordinal"]) != (trial["arm"], trial["ordinal"]):
             raise self._wrong("row_unplanned", trial or "a planned trial", data)
         if key in self.attempts:

@@ -14,6 +14,7 @@ from trialplate.store.view import CampaignView, read_campaign
 from trialplate.verification.derived import DERIVED_CODES, derived_findings, unreadable_findings
 from trialplate.verification.grading import coherence_findings, grader_findings, scene_findings
 from trialplate.verification.locked import locked_findings
+from trialplate.verification.outcomes import exclusion_findings
 from trialplate.verification.recordings import Recordings
 from trialplate.verification.verdict import NOT_LOOKED_AT, Verdict
 
@@ -53,6 +54,8 @@ def verify_campaign(
     if view is None:
         findings += unreadable_findings(folder, [name for name in DERIVED_CODES if name not in ignore])
     else:
+        excluded = exclusion_findings(view)
+        findings += excluded
         try:
             findings += [
                 *grader_findings(view),
@@ -61,9 +64,11 @@ def verify_campaign(
             ]
             findings += derived_findings(view, ignore=ignore, qualified=qualified, recordings=recordings)
         except EvidenceError as error:
-            findings.append(
-                finding("grades_not_reproduced", "results.jsonl", expected="scorable evidence", found=error.message)
-            )
+            if not any(item.pointer == "/fault_code" for item in excluded):  # such an attempt has no status at all
+                scorable = "scorable evidence"
+                findings.append(
+                    finding("grades_not_reproduced", "results.jsonl", expected=scorable, found=error.message)
+                )
     listed = ordered(findings)
     said = {True: "holds: recomputed from the raw controls", False: "does not hold for this harness"}
     return Verdict(

@@ -218,3 +218,31 @@ def stop_findings(view: CampaignView) -> list[Finding]:
 def _stop(n: int, expected: str, found: str) -> Finding:
     path = amendment_path(n) if n else JOURNAL
     return finding("stop_rule", path, expected=expected, found=found[:200])
+
+
+def exclusion_findings(view: CampaignView) -> list[Finding]:
+    """Find attempts that nobody may leave out: of a code that the lock does not register, or without evidence for it.
+
+    The evidence of an exclusion is what was seen, in words, and the recording of an attempt that had begun.
+    """
+    table = view.lock_document["suite"]["fault_table"]
+    found = []
+    for row in view.rows:
+        if row.fault_code is None:
+            continue
+        path = f"episodes/{row.trial_id}-{row.attempt}/row.json"
+        if row.fault_code not in table:
+            registered = "a code of the locked fault table"
+            found.append(_exclusion(path, "/fault_code", registered, row.fault_code))
+        elif table[row.fault_code] == Status.EXCLUDED.value:
+            if not (row.fault_message or "").strip():
+                found.append(_exclusion(path, "/fault_message", "what was seen", row.fault_message))
+            begun = row.calls or row.control_steps or row.initial_state_sha256 is not None
+            if begun and row.trace is None:
+                asked = f"a recording of {row.calls} calls and {row.control_steps} control steps"
+                found.append(_exclusion(path, "/trace", asked, None))
+    return found
+
+
+def _exclusion(path: str, pointer: str, expected: str, found: object) -> Finding:
+    return finding("exclusion_unregistered", path, pointer=pointer, expected=expected, found=found)

@@ -58,6 +58,7 @@ SUITE = Suite(
     filmstrip_note="A camera that no arm sees; the green disc is the goal.",
     settings=_SETTINGS.document(),
     errors_rule="void",
+    readback={"orientation_wxyz": "binary64", "direction": "direction"},
     schedule_verified="fair pick-and-place protocol, section 3",
     computed_by=("daqp", "mink", "mujoco", "mujoco-core", "numpy"),
 )
