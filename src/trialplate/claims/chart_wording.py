@@ -50,7 +50,7 @@ CHART_TEMPLATES: Mapping[str, str] = {
         " confidence sequence {low} to {high}, where one half is no difference."
     ),
     "stopped_no_pair": "No pair had ended differently by then.",
-    "not_stopped": "The registered rule ({rule}) was applied at {looks} looks and did not end the run.",
+    "not_stopped": "The registered rule ({rule}) was applied at {looks} looks and did not end the run early.",
     "few": (
         "Not drawn: {what} rests on {n} {unit}, fewer than {minimum}. Even if all of them end alike, the exact 95 %"
         " interval of so few spans more than a third of the scale, and a drawing would show more than is known. The"

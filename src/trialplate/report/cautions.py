@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trialplate.claims import wording as say
-from trialplate.claims.sentences import stop_sentence
 from trialplate.lock import CONFIRMATORY, spent_packs
 from trialplate.record import Status
 from trialplate.report.data import ReportData
@@ -37,9 +36,6 @@ def warnings(data: ReportData, facts: Mapping[str, Mapping[str, Any]], tested: S
     if len(profiles) > 1:
         listing = ", ".join(f"{arm.arm} sees {facts[arm.arm]['profile']}" for arm in tested)
         found.append(say.sentence("warn_profiles", listing=listing))
-    stopped = stop_sentence(data.analysis)
-    if stopped is not None:
-        found.append(stopped)
     for pair in data.analysis.comparisons:
         if pair.reversal:
             found.append(say.sentence("warn_reversal", a=pair.a, b=pair.b))

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from trialplate import stats
 from trialplate.claims import wording as say
-from trialplate.report.data import ReportData
-from trialplate.scoring.analysis import ArmAnalysis
-from trialplate.scoring.stopping import Stopping, stopping_of
+from trialplate.scoring.analysis import Analysis, ArmAnalysis
+from trialplate.scoring.stopping import Stopping
+from trialplate.scoring.verdicts import ended_early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,17 +23,17 @@ class EarlyEnd:
     pair: str | None
 
 
-def early_end(data: ReportData) -> EarlyEnd | None:
-    """Return what the registered rule of a lock did to its run; None where none is registered."""
-    found = stopping_of(data.lock, data.outcomes)
+def early_end(analysis: Analysis) -> EarlyEnd | None:
+    """Return what the registered rule did to its run; None where none is registered."""
+    found = analysis.stopping
     if found is None:
         return None
     rule = f"{found.kind.replace('_', '-')} on {found.a} and {found.b}"
-    if found.stopped_after is None:
+    if not ended_early(found):
         sentence = say.sentence("not_stopped", rule=rule, looks=len(found.looks))
         return EarlyEnd(stopped=False, sentence=sentence, pair=None)
     sentence = say.sentence(f"stopped_{found.why}", rule=rule, blocks=found.stopped_after, planned=found.planned)
-    return EarlyEnd(stopped=True, sentence=sentence, pair=_pair(found, data.analysis.confidence))
+    return EarlyEnd(stopped=True, sentence=sentence, pair=_pair(found, analysis.confidence))
 
 
 def sequence_sentence(arm: ArmAnalysis, confidence: float) -> str | None:

@@ -32,7 +32,7 @@ def headline(data: ReportData) -> dict[str, Any]:
     protocol = data.lock["protocol"]
     tested = [arm for arm in data.analysis.arms if not is_control(facts[arm.arm])]
     controls = [arm for arm in data.analysis.arms if is_control(facts[arm.arm])]
-    early = early_end(data)
+    early = early_end(data.analysis)
     stopped = early is not None and early.stopped
     return {
         "question": protocol["question"],

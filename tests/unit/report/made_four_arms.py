@@ -13,6 +13,7 @@ from made_campaign import SCENARIOS, STAGES, SUITE, conduct, lock_document, outc
 from trialplate.claims import judge_claims
 from trialplate.record import Outcome, StageResult, Status
 from trialplate.report import Media, ReportData
+from trialplate.scoring.stopping import stopping_of
 from trialplate.scoring.summary import analyse_outcomes
 from trialplate.spec.channels import ActionComponent, ActionSpec
 from trialplate.spec.plan import AnalysisPlan, ClaimRule, CostClaim, NonInferiorityClaim, SuperiorityClaim
@@ -74,11 +75,12 @@ def four_arm_data(
     *,
     rules: Sequence[ClaimRule] = RULES,
     plan: AnalysisPlan | None = None,
+    planned: Sequence[Outcome] | None = None,
     repeats: int = 3,
     pictures: bool = False,
     **protocol: Any,
 ) -> ReportData:
-    """The whole input of a report on four arms."""
+    """The whole input of a report on four arms. ``planned``: of every planned trial, where not all were run."""
     chosen = four_arms(repeats) if made is None else tuple(made)
     roles = dict.fromkeys(ARMS, "arm")
     plan = (
@@ -88,17 +90,17 @@ def four_arm_data(
             comparisons=PAIRS, draws=6000, registered_effect=0.1, registered_discordance=0.35, design_effect=1.5
         )
     )
-    planned = {arm: sum(o.arm == arm for o in chosen) for arm in ARMS}
-    analysis = analyse_outcomes(
-        chosen, planned=planned, stages=STAGES, errors_rule="bounds", plan=plan, tested=ARMS, action=ACTION
-    )
     protocol |= {"name": "four-arms", "question": "Which of four policies places more blocks, and at what cost?"}
     lock = lock_document(roles, **protocol)
     lock["suite"]["action"] = ACTION.model_dump(mode="json")
     lock["schedule"] = [
         {"trial_id": o.trial_id, "arm": o.arm, "scenario": o.scenario, "repeat": o.repeat}
-        for o in sorted(chosen, key=lambda o: (o.scenario, o.repeat, ARMS.index(o.arm)))
+        for o in sorted(planned or chosen, key=lambda o: (o.scenario, o.repeat, ARMS.index(o.arm)))
     ]
+    analysis = analyse_outcomes(
+        chosen, planned={arm: sum(o.arm == arm for o in chosen) for arm in ARMS}, stages=STAGES,
+        errors_rule="bounds", plan=plan, tested=ARMS, action=ACTION, stopping=stopping_of(lock, chosen),
+    )  # fmt: skip
     missed = [o for o in chosen if o.status is not Status.PASS]
     media = {o.trial_id: Media(filmstrip_jpeg=strip(n % 5)) for n, o in enumerate(missed)}
     return ReportData(

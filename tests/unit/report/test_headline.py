@@ -17,7 +17,6 @@ from trialplate.record import Outcome, Status
 from trialplate.report import ReportData, render_report
 from trialplate.report.answers import GAUGE_PX, answers
 from trialplate.report.early import early_end, sequence_sentence
-from trialplate.scoring.stopping import stopping_of
 from trialplate.spec.plan import AnalysisPlan
 
 ONE_PAIR = AnalysisPlan(comparisons=(("atlas-2", "birch"),))
@@ -37,13 +36,12 @@ def plain(html: str) -> str:
 def stopped(**changes: Any) -> ReportData:
     """Four arms whose run ends where the rule first rejects: nothing was run behind it."""
     everything = four_arm_data(rules=(), plan=ONE_PAIR, stopping=E_PROCESS | changes)
-    found = stopping_of(everything.lock, everything.outcomes)
+    found = everything.analysis.stopping
     assert found is not None and found.stopped_after is not None
     blocks = list(dict.fromkeys((t["scenario"], t["repeat"]) for t in everything.lock["schedule"]))
     run = set(blocks[: found.stopped_after])
     made = [o for o in everything.outcomes if (o.scenario, o.repeat) in run]
-    partial = four_arm_data(made, rules=(), plan=ONE_PAIR, stopping=E_PROCESS | changes)
-    return replace(partial, lock=everything.lock)
+    return four_arm_data(made, planned=everything.outcomes, rules=(), plan=ONE_PAIR, stopping=E_PROCESS | changes)
 
 
 def all_alike(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -145,7 +143,7 @@ def test_every_verdict_has_words_and_a_shape_of_its_own() -> None:
 
 def test_a_run_that_ended_early_says_so_with_the_bias_and_the_sequences_beside_the_estimates() -> None:
     data = stopped()
-    found = stopping_of(data.lock, data.outcomes)
+    found = data.analysis.stopping
     assert found is not None and found.why == "rejected"
     html = head(render_report(data))
     assert f"after {found.stopped_after} of {found.planned} blocks" in html and "biased away from zero" in html
@@ -163,7 +161,7 @@ def test_a_run_that_ended_early_says_so_with_the_bias_and_the_sequences_beside_t
 def test_a_run_that_was_given_up_as_out_of_reach_leans_the_other_way() -> None:
     made = all_alike(four_arms(3))
     everything = four_arm_data(made, rules=(), plan=ONE_PAIR, stopping=E_PROCESS | {"futility": "out_of_reach"})
-    end = early_end(everything)
+    end = early_end(everything.analysis)
     assert end is not None and end.stopped and "lean towards zero" in end.sentence
     assert end.pair == say.sentence("stopped_no_pair")
 
@@ -171,15 +169,15 @@ def test_a_run_that_was_given_up_as_out_of_reach_leans_the_other_way() -> None:
 def test_a_rule_that_did_not_stop_the_run_is_named_below_and_changes_no_estimate() -> None:
     rule = E_PROCESS | {"arms": ["atlas-2", "dune"]}
     data = four_arm_data(rules=(), plan=AnalysisPlan(comparisons=(("atlas-2", "dune"),)), stopping=rule)
-    end = early_end(data)
+    end = early_end(data.analysis)
     assert end is not None and not end.stopped
     html = render_report(data)
     assert "Ended early" not in html and "confidence sequence" not in html
-    assert "(e-process on atlas-2 and dune) was applied at 204 looks and did not end the run" in html
+    assert "(e-process on atlas-2 and dune) was applied at 204 looks and did not end the run early" in html
 
 
 def test_without_a_registered_rule_nothing_is_said_of_one() -> None:
-    assert early_end(four_arm_data()) is None
+    assert early_end(four_arm_data().analysis) is None
 
 
 def test_an_arm_without_a_rate_has_no_confidence_sequence() -> None:
