@@ -17,7 +17,7 @@ SRC = ROOT / "src" / "trialplate"
 SOURCES = sorted(SRC.rglob("*.py"))
 HEAVY = ("mujoco", "mink", "daqp", "scipy", "pyarrow", "altair", "vl_convert", "av", "jinja2", "rich", "cyclopts")
 LONGEST_FILE = 400
-LONGEST_STANDALONE = 750
+LONGEST_STANDALONE = 860
 """The one file that imports nothing of ours: it is read, and shipped in every bundle, as a whole."""
 LONGEST_FUNCTION = 45
 
