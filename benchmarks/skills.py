@@ -3,16 +3,18 @@
 Ours is the world of suite atomic-skills: command one waypoint, 16 physics steps with a look at contacts after each,
 forces of fingers and hand, poses, the digest of the state; then the settle. Bare is MuJoCo alone on the same compiled
 scene: the same commands, the same steps, in one call for each row. Both must end in the same state, bit for bit, else
-nothing is compared.
+nothing is compared. Both compute in one thread and wait for nothing, so time of the processor is compared: other
+programs cost neither any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import process_time
 
 import mujoco
 import numpy as np
-from figures import Figure, main, take_turns
+from figures import Figure, Turns, main
 from numpy.typing import NDArray
 
 from trialplate.spec.skills import skill_case
@@ -71,6 +73,17 @@ def _commands(world: AtomicSkills, rows: Rows) -> Rows:
     return np.array(values)
 
 
+def spent(ours: Callable[[], str], bare: Callable[[], str], *, rounds: int) -> Turns:
+    """Return processor seconds of both, round by round, either first in turn."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for n in range(rounds):
+        for which in (0, 1) if n % 2 == 0 else (1, 0):
+            start_s = process_time()
+            (ours, bare)[which]()
+            seconds[which].append(process_time() - start_s)
+    return Turns(tuple(seconds[0]), tuple(seconds[1]))
+
+
 def measure(quick: bool) -> list[Figure]:
     """Return one figure for each skill."""
     figures = []
@@ -80,7 +93,7 @@ def measure(quick: bool) -> list[Figure]:
         if ours() != bare():
             figures.append(Figure(name, None, "<=", AT_MOST, "", "the two do not end in the same state"))
             continue
-        turns = take_turns(ours, bare, rounds=2 if quick else 9)
+        turns = spent(ours, bare, rounds=2 if quick else 9)
         note = "contacts after every step, forces, poses and digest after every row"
         figures.append(Figure(name, 1.0 / turns.speed_ratio, "<=", AT_MOST, "", note))
     return figures

@@ -125,18 +125,17 @@ class ContactWatch:
                 self.pairs[first, second] = max(force_n, self.pairs.get((first, second), 0.0))
                 self.worst_n = max(force_n, self.worst_n)
 
-    def forces(self, data: mujoco.MjData) -> tuple[FloatArray, FloatArray]:
-        """Return the normal forces of the last physics step: fingers (arms, 2) left and right, whole hand (arms,)."""
+    def forces(self, data: mujoco.MjData) -> tuple[list[float], list[float]]:
+        """Return the normal forces of the last physics step: left and right finger of each hand, each whole hand."""
         arms = len(self._touch.left)
-        pads_n, hand_n = np.zeros((arms, 2)), np.zeros(arms)
-        if data.ncon:
-            for index, arm, left, right in self._roles_of(data.contact.geom.tobytes()).takers:
-                force_n = self._normal_n(data, index)
-                hand_n[arm] += force_n
-                if left:
-                    pads_n[arm, 0] += force_n
-                if right:
-                    pads_n[arm, 1] += force_n
+        pads_n, hand_n = [0.0] * (2 * arms), [0.0] * arms
+        for index, arm, left, right in self._roles_of(data.contact.geom.tobytes()).takers:
+            force_n = self._normal_n(data, index)
+            hand_n[arm] += force_n
+            if left:
+                pads_n[2 * arm] += force_n
+            if right:
+                pads_n[2 * arm + 1] += force_n
         return pads_n, hand_n
 
     def _normal_n(self, data: mujoco.MjData, index: int) -> float:

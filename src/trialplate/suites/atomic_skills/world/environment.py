@@ -266,17 +266,18 @@ class AtomicSkills:
     def _look(self, kind: int, *, lowest_m: float) -> None:
         """Take the sample."""
         built, data = self._built, self.data
-        pads_n, hand_n = self._watch.forces(data)
         parts = self._parts
-        parts["sample_kind"][:] = kind
+        parts["sample_kind"][0] = kind
         parts["q"][:] = built.q_per_unit * data.qpos[built.qpos] + built.q_at_zero
         ee = parts["ee_pose"]
         for index, site in enumerate(built.tool_site):
             ee[7 * index : 7 * index + 3] = data.site_xpos[site]
             mujoco.mju_mat2Quat(ee[7 * index + 3 : 7 * index + 7], data.site_xmat[site])
-        parts["pad_force_n"][:] = pads_n.ravel()
-        parts["hand_force_n"][:] = hand_n
-        parts["unintended_n"][:] = self._watch.worst_n
+        if data.ncon:
+            parts["pad_force_n"][:], parts["hand_force_n"][:] = self._watch.forces(data)
+        else:
+            parts["pad_force_n"][:] = parts["hand_force_n"][:] = 0.0
+        parts["unintended_n"][0] = self._watch.worst_n
         if built.object_height:
             parts["obj_pose"][:] = data.qpos[built.object_qpos]
             parts["min_obj_z_m"][:] = lowest_m
