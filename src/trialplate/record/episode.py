@@ -148,7 +148,8 @@ class Conduct:
     ``calls``: decisions that were asked for; ``calls_executed`` of them moved something, ``calls_rejected`` did not
     pass. ``usage``: sums over the calls as in :class:`Row`, or None with ``usage_reason``. ``echo``: who filled in
     what a decision echoes. ``action_low``, ``action_high``: lowest and highest executed value of each scalar, (dim,),
-    None when nothing was executed.
+    None when nothing was executed. ``repeated_rows``: how often, at most, one row was executed without another
+    between, and ``repeated_sha256`` its array digest: it shows an arm that sends zeros where it has no answer.
     """
 
     calls: int
@@ -164,6 +165,8 @@ class Conduct:
     echo: str | None
     action_low: tuple[float, ...] | None
     action_high: tuple[float, ...] | None
+    repeated_rows: int = 0
+    repeated_sha256: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the plain form."""

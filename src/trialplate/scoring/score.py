@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trialplate.canonical import array_digest
 from trialplate.errors import EvidenceError, nearest
 from trialplate.record import Conduct, Outcome, Row, StageResult, Status, Trace
@@ -109,6 +112,7 @@ def outcome_of(row: Row, trace: Trace | None, *, chain: StageChain, fault_table:
 def _conduct(row: Row, trace: Trace | None) -> Conduct:
     """Return what the recording says about the calls of an attempt."""
     moved = trace.action if trace is not None and trace.steps else None
+    repeated_rows, repeated_sha256 = _repeated(moved) if moved is not None else (0, None)
     return Conduct(
         calls=row.calls,
         calls_executed=sum(bool(call.get("executed")) for call in trace.calls) if trace is not None else 0,
@@ -123,7 +127,19 @@ def _conduct(row: Row, trace: Trace | None) -> Conduct:
         echo=row.echo,
         action_low=tuple(moved.min(axis=0).tolist()) if moved is not None else None,
         action_high=tuple(moved.max(axis=0).tolist()) if moved is not None else None,
+        repeated_rows=repeated_rows,
+        repeated_sha256=repeated_sha256,
     )
+
+
+def _repeated(moved: NDArray[np.float64]) -> tuple[int, str]:
+    """Return how often one row was executed without another between, and its digest. ``moved``: (T, dim), T > 0."""
+    other = np.flatnonzero((moved[1:] != moved[:-1]).any(axis=1)) + 1  # rows that are not the one before
+    starts = np.concatenate(([0], other))
+    lengths = np.diff(starts, append=len(moved))
+    longest = int(lengths.argmax())
+    first = int(starts[longest])
+    return int(lengths[longest]), array_digest(moved[first : first + 1])
 
 
 def _refuse_contradiction(row: Row, trace: Trace | None) -> None:
