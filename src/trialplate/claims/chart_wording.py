@@ -26,6 +26,7 @@ CHART_TEMPLATES: Mapping[str, str] = {
     "headline_family": "{confidence} interval {low} to {high} (bootstrap)",
     "headline_episode": "{confidence} interval {low} to {high} (Tango)",
     "headline_t": "and {t_low} to {t_high} (t)",
+    "headline_alike": "no family differs from another, so that bootstrap and t have nothing to go by",
     "headline_no_t": "no t interval, because {reasons}",
     "headline_size": "{pairs} pairs in {families} families · {a} alone passed {only_a}, {b} alone {only_b}",
     "headline_size_episode": "{pairs} single pairs · {a} alone passed {only_a}, {b} alone {only_b}",
@@ -67,7 +68,8 @@ CHART_TEMPLATES: Mapping[str, str] = {
     ),
     "difference_note": (
         "Right of the dashed zero line the first arm passed more. The thick line is the interval to read, the thin"
-        " one with ends the t interval; a verdict needs both on one side."
+        " one with ends the t interval; a verdict needs both on one side. Where no family differs from another, the"
+        " thick line is Tango's, which takes the pairs as independent, and there is no thin one."
     ),
     "funnel_intervals": (
         "The line over a bar is the {confidence} Wilson interval of the share that passed the stage, of all measured;"
@@ -104,13 +106,26 @@ def headline(pair: Comparison) -> str:
     return CHART_TEMPLATES[f"headline_{pair.verdict}"].format(a=pair.a, b=pair.b)
 
 
+def read_interval(pair: Comparison, *, unit: str) -> tuple[float | None, float | None]:
+    """Return the interval to read: the bootstrap over families, or Tango's over single pairs.
+
+    Tango's too where no family differs from another: there every draw is the same, and the bootstrap says of two arms
+    that never differ that they cannot differ.
+    """
+    if unit == "episode" or _alike(pair):
+        return pair.low, pair.high
+    return pair.families.low, pair.families.high
+
+
 def headline_intervals(pair: Comparison, *, unit: str) -> tuple[str, str]:
     """Return the interval to read and the t interval of a comparison; dashes where undefined."""
     found = pair.families
-    low, high = (pair.low, pair.high) if unit == "episode" else (found.low, found.high)
-    read = CHART_TEMPLATES[f"headline_{unit}"].format(
+    low, high = read_interval(pair, unit=unit)
+    read = CHART_TEMPLATES["headline_episode" if _alike(pair) else f"headline_{unit}"].format(
         confidence=percent(pair.confidence), low=_end(low, up=False), high=_end(high, up=True)
     )
+    if _alike(pair):
+        return read, CHART_TEMPLATES["headline_alike"]
     if found.t_low is None:
         return read, CHART_TEMPLATES["headline_no_t"].format(reasons=explained((str(found.t_reason),)))
     ends = {"t_low": _end(found.t_low, up=False), "t_high": _end(found.t_high, up=True)}
@@ -141,6 +156,10 @@ def headline_detectable(pair: Comparison, *, unit: str) -> str:
         return CHART_TEMPLATES["headline_none"].format(target=target)
     size = points(found.detectable, rounding="up").removeprefix("+")
     return CHART_TEMPLATES["headline_detectable"].format(target=target, detectable=size)
+
+
+def _alike(pair: Comparison) -> bool:
+    return pair.families.t_reason == "no_between_family_variation"
 
 
 def _end(value: float | None, *, up: bool) -> str:

@@ -170,13 +170,14 @@ def funnel(rows: Sequence[StageRow], *, entries: int, control: bool, width_px: i
 
 
 def _lines(alt: Any, base: Any, color: Any) -> list[Any]:
-    """The thin line with ends, and the thick one over it."""
+    """The thin line with ends, where there is one, and the thick one over it."""
+    thin = base.transform_filter("datum.thin_low !== null")
     ends = (
-        base.mark_tick(thickness=1.2, size=12, orient="vertical", opacity=1).encode(x=alt.X(f"{end}:Q"), color=color)
+        thin.mark_tick(thickness=1.2, size=12, orient="vertical", opacity=1).encode(x=alt.X(f"{end}:Q"), color=color)
         for end in ("thin_low", "thin_high")
     )
     return [
-        base.mark_rule(strokeWidth=1.2).encode(x=alt.X("thin_low:Q"), x2=alt.X2("thin_high:Q"), color=color),
+        thin.mark_rule(strokeWidth=1.2).encode(x=alt.X("thin_low:Q"), x2=alt.X2("thin_high:Q"), color=color),
         *ends,
         base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=color),
     ]

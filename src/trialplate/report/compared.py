@@ -7,6 +7,7 @@ from typing import Any
 
 from trialplate.claims import Claim
 from trialplate.claims import wording as say
+from trialplate.claims.chart_wording import read_interval
 from trialplate.claims.sentences import units, verdict_sentence
 from trialplate.report import charts
 from trialplate.report.data import ReportData
@@ -91,9 +92,8 @@ def difference_row(pair: Comparison, unit: str, claims: Sequence[Claim]) -> char
     Nothing but its text where it has no estimate or rests on too little.
     """
     found = pair.families
-    difference, low, high = (
-        (pair.difference, pair.low, pair.high) if unit == "episode" else (found.difference, found.low, found.high)
-    )
+    difference = pair.difference if unit == "episode" else found.difference
+    low, high = read_interval(pair, unit=unit)
     label, margin = visible(f"{pair.a} − {pair.b}"), _margin(pair, claims)
     if difference is None or not drawable(found.families):
         short = "no estimate" if difference is None else f"{say.points(difference)}, too few"

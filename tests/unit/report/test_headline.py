@@ -88,8 +88,13 @@ def test_the_other_way_round_the_arm_is_worse_with_the_sign_turned() -> None:
 
 
 def test_arms_that_never_differ_are_not_told_apart_and_nothing_could_have_been_found() -> None:
-    one = answers(four_arm_data(all_alike(four_arms(3)), rules=(), plan=ONE_PAIR))[0]
+    data = four_arm_data(all_alike(four_arms(3)), rules=(), plan=ONE_PAIR)
+    one, pair = answers(data)[0], data.analysis.comparisons[0]
     assert one["verdict"] == "NOT_DISTINGUISHED" and one["points"] == "0.0"
+    assert pair.families.low == pair.families.high == 0.0 and pair.high is not None and pair.high > 0.01
+    assert f"to {say.points(pair.high, rounding='up')} (Tango)" in one["intervals"][0]  # never 0.0 to 0.0
+    assert one["intervals"][1].startswith("no family differs from another")
+    assert one["gauge"]["high"] > one["gauge"]["at"] > one["gauge"]["low"]
     assert "no difference of any size" in one["detectable"]
 
 
