@@ -79,7 +79,8 @@ def make_campaign(folder: Path, *, suite: str, arms: Sequence[str], scenarios: i
     sources = {name: digest for name, digest in checked.items() if name != "digests"}
     target, unsynced = many.path.parent, Disk(durability="process")
     with CampaignWriter.create(target, lock_bytes=many.path.read_bytes(), disk=unsynced) as writer:
-        writer.open_run({key: value for key, value in opened.items() if key not in ("run_id", "durability")})
+        told = {key: value for key, value in opened.items() if key not in ("run_id", "durability")}
+        writer.open_run(told | {"planned": len(writer.unstarted)})
         writer.inputs_checked(checked["digests"], sources=sources)
         for planned in writer.unstarted:
             recording = recorded[planned.arm, planned.scenario]

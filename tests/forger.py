@@ -71,6 +71,13 @@ class Forger:
             and (record["data"]["trial_id"], record["data"]["attempt"]) == (trial, int(attempt))
         )
 
+    def recount(self) -> None:
+        """Let the end of the run tell the ends that are told now."""
+        ends = [record["data"]["termination"] for record in self.records if record["type"] == "attempt.end"]
+        for record in self.records:
+            if record["type"] == "run.close":
+                record["data"]["counts"]["terminations"] = {name: ends.count(name) for name in sorted(set(ends))}
+
     def seal(self) -> None:
         """Rebuild the chain, the head and both indexes."""
         previous = sha256_hex((self.folder / "lock.json").read_bytes())

@@ -41,7 +41,8 @@ def test_the_public_surface_is_pinned() -> None:
     assert trialplate.__all__ == [
         "ActionChunk", "ActionComponent", "ActionSpec", "CameraSpec", "Campaign", "ContractFault", "EpisodeInfo",
         "EvidenceError", "GripperRange", "HarnessFault", "LockError", "Observation", "ObservationSpec", "Outcome",
-        "PolicyDecision", "PolicyFault", "PolicySpec", "ProprioSpec", "ProtocolError", "Stop", "TrialplateError",
+        "PlanningFailed", "PolicyDecision", "PolicyFault", "PolicySpec", "ProprioSpec", "ProtocolError", "SkillCase",
+        "SkillPlan", "Stop", "TrialplateError",
         "Usage", "UsageError", "analyse", "judge", "load_protocol", "lock", "report", "run", "score", "verify",
     ]  # fmt: skip
     for name in trialplate.__all__:

@@ -124,12 +124,13 @@ def test_a_claim_of_superiority_is_unlikely_where_its_effect_is(registered) -> N
 
 def test_a_margin_that_arms_which_never_differ_could_not_clear_is_unlikely(registered) -> None:
     protocol, scenarios = registered
-    found = foresee(with_claim(protocol, RULES["margin"]), scenarios).numbers["claims"][0]
+    unknown = {"registered_effect": None, "registered_discordance": None}
+    found = foresee(with_claim(protocol, RULES["margin"], **unknown), scenarios).numbers["claims"][0]
     assert found["margin"]["least_pairs"] == stats.noninferiority_sample_size(0.0, 0.0, margin=0.1).value == 35
     assert found["outlook"] == "possible" and found["margin"]["power"] is None
     narrow = RULES["margin"].model_copy(update={"margin": 0.03})
-    assert foresee(with_claim(protocol, narrow), scenarios).numbers["claims"][0]["outlook"] == "unlikely"
-    known = foresee(with_claim(protocol, RULES["margin"], registered_discordance=0.2), scenarios)
+    assert foresee(with_claim(protocol, narrow, **unknown), scenarios).numbers["claims"][0]["outlook"] == "unlikely"
+    known = foresee(with_claim(protocol, RULES["margin"], registered_effect=None, registered_discordance=0.2), scenarios)
     margin = known.numbers["claims"][0]["margin"]
     assert margin["power"] == stats.noninferiority_power(68, 0.1, p01=0.1, margin=0.1).value
     assert margin["needed"] == stats.noninferiority_sample_size(0.1, 0.1, margin=0.1).value
