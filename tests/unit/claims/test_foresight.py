@@ -130,7 +130,8 @@ def test_a_margin_that_arms_which_never_differ_could_not_clear_is_unlikely(regis
     assert found["outlook"] == "possible" and found["margin"]["power"] is None
     narrow = RULES["margin"].model_copy(update={"margin": 0.03})
     assert foresee(with_claim(protocol, narrow, **unknown), scenarios).numbers["claims"][0]["outlook"] == "unlikely"
-    known = foresee(with_claim(protocol, RULES["margin"], registered_effect=None, registered_discordance=0.2), scenarios)
+    spread = unknown | {"registered_discordance": 0.2}
+    known = foresee(with_claim(protocol, RULES["margin"], **spread), scenarios)
     margin = known.numbers["claims"][0]["margin"]
     assert margin["power"] == stats.noninferiority_power(68, 0.1, p01=0.1, margin=0.1).value
     assert margin["needed"] == stats.noninferiority_sample_size(0.1, 0.1, margin=0.1).value
