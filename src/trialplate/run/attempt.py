@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -153,3 +155,17 @@ class Attempt:
             parts = [getattr(usage, member) for usage in known]
             total[member] = None if None in parts else sum(parts)
         return total, None
+
+
+@contextmanager
+def attempted(setting: Setting) -> Iterator[Attempt]:
+    """Make an attempt; at the end its exchanges are sealed, or let go of where the run itself cannot go on."""
+    attempt = Attempt.begin(setting)
+    try:
+        yield attempt
+        attempt.exchanges.seal()
+    except BaseException:
+        attempt.exchanges.close()
+        raise
+    finally:
+        attempt.hasher.close()

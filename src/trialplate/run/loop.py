@@ -34,7 +34,7 @@ from trialplate.record import (
     PolicyDecision,
     Stop,
 )
-from trialplate.run.attempt import Answer, Attempt, Seat, Setting
+from trialplate.run.attempt import Answer, Attempt, Seat, Setting, attempted
 from trialplate.run.frames import frozen
 from trialplate.run.interrupt import asked
 from trialplate.run.looking import Looking
@@ -46,15 +46,8 @@ END_REASONS: dict[str, EndReason] = {
 
 def run_attempt(seat: Seat, environment: Environment, setting: Setting) -> Attempt:
     """Run one attempt. Faults do not escape: they are recorded with their blame; interrupts do."""
-    attempt = Attempt.begin(setting)
-    try:
+    with attempted(setting) as attempt:
         _run(attempt, seat, environment, setting)
-        attempt.exchanges.seal()
-    except BaseException:
-        attempt.exchanges.close()
-        raise
-    finally:
-        attempt.hasher.close()
     return attempt
 
 

@@ -21,7 +21,7 @@ from trialplate.policies.planning.process import Planned, PlannerCard, PlannerPr
 from trialplate.record import Event, SkillPlan
 from trialplate.record.plan_check import check_segments
 from trialplate.registry import load_attribute
-from trialplate.run.attempt import Attempt, Setting
+from trialplate.run.attempt import Attempt, Setting, attempted
 from trialplate.run.frames import PendingDigest
 from trialplate.spec.skills import CASE_DETAILS, Phase, SkillCase, shown_case, skill_case
 
@@ -41,15 +41,8 @@ class PlannerSeat:
 
 def run_skill_attempt(seat: PlannerSeat, environment: Environment, setting: Setting) -> Attempt:
     """Run one trial of a skill. Faults do not escape: they are recorded with their blame; interrupts do."""
-    attempt = Attempt.begin(setting)
-    try:
+    with attempted(setting) as attempt:
         _run(attempt, seat, environment, setting)
-        attempt.exchanges.seal()
-    except BaseException:
-        attempt.exchanges.close()
-        raise
-    finally:
-        attempt.hasher.close()
     return attempt
 
 
