@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -307,9 +308,16 @@ def test_a_reset_that_never_comes_back_is_the_policys_timeout() -> None:
         actor.close()
 
 
-def test_an_interrupt_during_a_call_gets_through_and_leaves_no_connection() -> None:
-    import signal
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Be interrupted by SIGINT also where whoever started the tests has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_during_a_call_gets_through_and_leaves_no_connection() -> None:
     caller, interrupted = threading.get_ident(), threading.Event()
 
     def interrupt(message: dict[str, Any]) -> Any:
