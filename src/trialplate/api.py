@@ -32,7 +32,7 @@ from trialplate.verification import (
     analyse_document,
     claim_blockers,
     results_bytes,
-    score_view,
+    score_and_time,
     verify_campaign,
 )
 
@@ -137,7 +137,7 @@ def run(
 def score(campaign: Campaign | str | Path) -> tuple[Outcome, ...]:
     """Score a campaign from its evidence alone and write ``results.jsonl``: no simulator, no policy."""
     view = read_campaign(_folder(campaign))
-    outcomes = score_view(view)
+    outcomes, _ = score_and_time(view)
     write_derived(view.folder, "results.jsonl", results_bytes(outcomes))
     return outcomes
 

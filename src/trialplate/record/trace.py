@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,19 @@ class Trace:
         """Digest of everything but wall clocks: equal for equal episodes, whatever wrote the file."""
         columns = {name: array_digest(values) for name, values in self.measured.items()}
         action = array_digest(self.action) if len(self.action) else None
-        calls = [{k: v for k, v in call.items() if not k.endswith("_us")} for call in self.calls]
         return document_sha256(
-            {"action": action, "measured": columns, "state": list(self.state_sha256), "calls": calls}
+            {"action": action, "measured": columns, "state": list(self.state_sha256), "calls": _timeless(self.calls)}
         )
+
+
+def _timeless(calls: Sequence[Mapping[str, int | str | None]]) -> list[dict[str, int | str | None]]:
+    """Leave the wall clocks out of recorded calls; most calls have the same members, so these are sorted out once."""
+    kept: dict[tuple[str, ...], tuple[str, ...]] = {}
+    timeless = []
+    for call in calls:
+        members = tuple(call)
+        names = kept.get(members)
+        if names is None:
+            names = kept[members] = tuple(name for name in members if not name.endswith("_us"))
+        timeless.append({name: call[name] for name in names})
+    return timeless

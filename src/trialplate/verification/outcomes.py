@@ -41,8 +41,13 @@ class Scorer:
         self._fault_table = suite["fault_table"]
 
     def score(self, row: Row, trace: Trace | None) -> Outcome:
-        """Return what an attempt is worth. Raises EvidenceError, see ``trialplate.scoring.score.score_attempt``."""
-        return score_attempt(row, trace, chain=self._chain, fault_table=self._fault_table, own=self._own)
+        """Return what an attempt is worth; ``trace`` as the store read it, compared with its row.
+
+        Raises EvidenceError, see ``trialplate.scoring.score.score_attempt``.
+        """
+        return score_attempt(
+            row, trace, chain=self._chain, fault_table=self._fault_table, own=self._own, compared=True
+        )  # fmt: skip
 
 
 def score_view(view: CampaignView, *, scored: Scored | None = None) -> tuple[Outcome, ...]:
