@@ -107,7 +107,8 @@ def _claim_faults(raw: Mapping[str, Any], plan: AnalysisPlan, suite: Suite, fami
         if not isinstance(claim, dict) or claim.get("kind") not in ON_PAIRS:
             continue
         place = f"claims[{index}]"
-        if raw.get("run_class") == "confirmatory" and families < MIN_FAMILIES:
+        few = families < MIN_FAMILIES and claim["kind"] != "relative_rule"  # which has no fewest of its own
+        if raw.get("run_class") == "confirmatory" and few:
             message = f"needs at least {MIN_FAMILIES} families, and these scenarios have {families}"
             faults.append(DocumentFault(f"{place}.kind", message))
         if claim["kind"] == "leadership":

@@ -85,6 +85,10 @@ def test_a_confirmatory_claim_that_six_families_could_never_support_is_refused(k
     assert MIN_FAMILIES == gates.MIN_FAMILIES
 
 
+def test_the_relative_rule_wants_no_fewest_families() -> None:
+    assert paths(with_claims(claim("relative_rule"))) == []
+
+
 def test_leadership_leaves_no_arm_under_test_out() -> None:
     arms = [*ARMS, {"name": "c", "policy": "arm.py:other"}, {"name": "null", "policy": "control:null"}]
     lead = claim("leadership")

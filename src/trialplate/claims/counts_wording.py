@@ -266,6 +266,9 @@ TEMPLATES: Mapping[str, str] = {
     "note_flag_families": (
         "From {least} to {most} families, leadership carries the flag few_families in its sentence."
     ),
+    "note_relative_rule_families": (
+        "Up to {most} families, the relative rule carries the flag few_families in its sentence; it wants no fewest."
+    ),
     "note_clustered_schedule": (
         "Episodes share families, so that how many must pass depends on how they fall into families; the bound if all"
         " pass is the highest that can come out."

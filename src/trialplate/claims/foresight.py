@@ -6,7 +6,7 @@ Definitions: statistics specification, sections 9 and 12. Everything comes from 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,11 +14,17 @@ from trialplate import stats
 from trialplate.claims import counts_wording as words
 from trialplate.claims import wording
 from trialplate.claims.answers import Answer, Line, notes, one_sided
-from trialplate.claims.pair_foresight import Outlook, PairClaimOutlook, pair_claim_lines, pair_claim_outlook
+from trialplate.claims.pair_foresight import (
+    ArmsClaim,
+    Outlook,
+    PairClaimOutlook,
+    pair_claim_lines,
+    pair_claim_outlook,
+)
 from trialplate.claims.planning import DISCORDANCES, SCHEMA
 from trialplate.claims.reach import detectable_pairs, pair_chances
 from trialplate.interfaces import Scenario
-from trialplate.spec.plan import AnalysisPlan, LeadershipClaim, PairClaim, ThresholdClaim
+from trialplate.spec.plan import AnalysisPlan, LeadershipClaim, ThresholdClaim
 from trialplate.spec.protocol import Protocol
 from trialplate.stats.discordant import MAX_TRIALS
 from trialplate.stats.gates import FLAG_FAMILIES, MIN_FAMILIES
@@ -230,8 +236,7 @@ def _notes(
         said += notes("note_unlikely", power=wording.percent(plan.target_power))
     if any(claim.with_success is not None for claim in on_arms):
         said += notes("note_with_success")
-    if any(claim.flags for claim in on_arms):
-        said += notes("note_flag_families", least=MIN_FAMILIES, most=FLAG_FAMILIES - 1)
+    said += _flagged_notes({claim.kind for claim in on_arms if claim.flags})
     if any(claim.passes is not None for claim in thresholds):
         said += notes("note_rate_for", power=wording.percent(plan.target_power))
     if schedule.clustered:
@@ -243,6 +248,16 @@ def _notes(
     if pairs and plan.design_effect != 1.0:
         said += notes("note_deff_detect", deff=words.digits(plan.design_effect))
     return tuple(said)
+
+
+def _flagged_notes(kinds: Set[str]) -> list[str]:
+    """Return what the flag on few families means, of each kind that carries it."""
+    said: list[str] = []
+    if "leadership" in kinds:
+        said += notes("note_flag_families", least=MIN_FAMILIES, most=FLAG_FAMILIES - 1)
+    if "relative_rule" in kinds:
+        said += notes("note_relative_rule_families", most=FLAG_FAMILIES - 1)
+    return said
 
 
 def _said_of_claims(possible: int, claims: int) -> str:
@@ -262,7 +277,7 @@ def _said_of_pairs(found: int, pairs: int, plan: AnalysisPlan) -> str:
     )
 
 
-def _other(rule: PairClaim | LeadershipClaim) -> str | None:
+def _other(rule: ArmsClaim) -> str | None:
     return None if isinstance(rule, LeadershipClaim) else rule.against
 
 

@@ -14,10 +14,11 @@ from trialplate import stats
 from trialplate.claims import sentences, wording
 from trialplate.claims.claim import Claim, Verdict
 from trialplate.claims.pairwise import judge_leadership, judge_pair
+from trialplate.claims.relative_rule import judge_relative_rule
 from trialplate.errors import StatsInputError, nearest
 from trialplate.scoring.analysis import Analysis, ArmAnalysis
 from trialplate.scoring.verdicts import ended_early
-from trialplate.spec.plan import ClaimRule, LeadershipClaim, ThresholdClaim
+from trialplate.spec.plan import ClaimRule, LeadershipClaim, RelativeRuleClaim, ThresholdClaim
 from trialplate.stats.gates import MIN_FAMILIES
 
 __all__ = ["BLOCKERS", "Claim", "Verdict", "judge_claims"]
@@ -46,6 +47,8 @@ def _judge(analysis: Analysis, rule: ClaimRule, blockers: Sequence[str]) -> Clai
         return _judge_threshold(analysis.arm(rule.arm), rule, sorted({*blockers, *early}))
     if isinstance(rule, LeadershipClaim):
         return judge_leadership(analysis, rule, blockers)
+    if isinstance(rule, RelativeRuleClaim):
+        return judge_relative_rule(analysis, rule, blockers)
     return judge_pair(analysis, rule, blockers)
 
 

@@ -18,12 +18,14 @@ from trialplate.spec.plan import (
     LeadershipClaim,
     NonInferiorityClaim,
     PairClaim,
+    RelativeRuleClaim,
     SuperiorityClaim,
     TimeClaim,
 )
 from trialplate.stats.discordant import MAX_TRIALS
 from trialplate.stats.gates import FLAG_FAMILIES, MIN_FAMILIES
 
+ArmsClaim = PairClaim | RelativeRuleClaim | LeadershipClaim
 Outlook = Literal["possible", "unlikely", "impossible", "ineligible"]
 UNDEFINED_RISK = 0.01
 """Above this chance that a bootstrap draw has no success, a cost or time claim is at risk."""
@@ -60,18 +62,20 @@ class PairClaimOutlook:
 
 
 def pair_claim_outlook(
-    rule: PairClaim | LeadershipClaim, *, pairs: int, families: int, plan: AnalysisPlan, underpowered: bool | None
+    rule: ArmsClaim, *, pairs: int, families: int, plan: AnalysisPlan, underpowered: bool | None
 ) -> PairClaimOutlook:
     """Return the outlook of one claim. ``underpowered``: of its comparison at the registered effect, if there is one.
 
-    ``ineligible`` below ten families; ``unlikely`` where the chance at the registered effect or margin is below the
-    target, or where two arms that pass alike could not clear the margin.
+    ``ineligible`` below ten families, which the relative rule does not ask for; ``unlikely`` where the chance at the
+    registered effect or margin is below the target, or where two arms that pass alike could not clear the margin.
     """
     units = families if plan.unit == "family" else pairs
-    few = units < MIN_FAMILIES
+    own_rule = isinstance(rule, RelativeRuleClaim)
+    few = units < MIN_FAMILIES and not own_rule
     margin = _margin(rule.margin, pairs, plan) if isinstance(rule, NonInferiorityClaim | LeadershipClaim) else None
     weak = underpowered is True if isinstance(rule, SuperiorityClaim) else _weak(margin, pairs, plan)
-    ratio = isinstance(rule, CostClaim | TimeClaim | LeadershipClaim)
+    ratio = isinstance(rule, CostClaim | TimeClaim | RelativeRuleClaim | LeadershipClaim)
+    flagged = isinstance(rule, RelativeRuleClaim | LeadershipClaim)
     if isinstance(rule, LeadershipClaim):
         against = tuple(b for a, b in plan.comparisons if a == rule.arm)
     else:
@@ -86,7 +90,7 @@ def pair_claim_outlook(
         margin=margin,
         with_success=_with_success(units, plan.draws) if ratio else None,
         reasons=("few_families",) if few else (),
-        flags=("few_families",) if isinstance(rule, LeadershipClaim) and units < FLAG_FAMILIES else (),
+        flags=("few_families",) if flagged and units < FLAG_FAMILIES else (),
     )
 
 
@@ -94,7 +98,8 @@ def pair_claim_lines(claims: Sequence[PairClaimOutlook]) -> list[Line]:
     """Return the rows of these claims."""
     rows = []
     for claim in claims:
-        rows.append(Line(claim.name, words.OUTLOOKS[claim.outlook], words.METHODS["percentile_and_t"]))
+        method = "bootstrap" if claim.kind == "relative_rule" else "percentile_and_t"
+        rows.append(Line(claim.name, words.OUTLOOKS[claim.outlook], words.METHODS[method]))
         if claim.margin is not None:
             rows.append(_row("no_discordance", words.whole(claim.margin.least_pairs), "tango_power"))
             if claim.margin.power is not None:

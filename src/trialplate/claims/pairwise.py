@@ -24,7 +24,7 @@ PARTS = ("cost", "time", "non_inferior")
 def judge_pair(analysis: Analysis, rule: PairClaim, blockers: Sequence[str]) -> Claim:
     """Return the claim of one arm against another. Raises KeyError where their comparison is not registered."""
     pair = analysis.comparison(rule.arm, rule.against)
-    against = _blockers(analysis, pair, blockers, of_the_rule=isinstance(rule, SuperiorityClaim))
+    against = claim_blockers(analysis, pair, blockers, of_the_rule=isinstance(rule, SuperiorityClaim))
     if isinstance(rule, SuperiorityClaim):
         result = superiority(pair, analysis.plan, of_a=True, blockers=against, stopping=analysis.stopping)
         numbers = _difference_numbers(pair)
@@ -62,7 +62,7 @@ def judge_leadership(analysis: Analysis, rule: LeadershipClaim, blockers: Sequen
     pairs = [pair for pair in analysis.comparisons if pair.a == rule.arm]
     findings, why = [], {}
     for pair in pairs:
-        against = _blockers(analysis, pair, (), of_the_rule=False)
+        against = claim_blockers(analysis, pair, (), of_the_rule=False)
         parts = {
             "cost": _efficient(pair, pair.families.cost, against),
             "time": _efficient(pair, pair.families.time, against),
@@ -94,7 +94,10 @@ def judge_leadership(analysis: Analysis, rule: LeadershipClaim, blockers: Sequen
     )
 
 
-def _blockers(analysis: Analysis, pair: Comparison, given: Sequence[str], *, of_the_rule: bool) -> list[str]:
+def claim_blockers(
+    analysis: Analysis, pair: Comparison, given: Sequence[str], *, of_the_rule: bool = False
+) -> list[str]:
+    """Return what the caller and the outcomes say against asking for more than the numbers of a comparison."""
     a, b = analysis.arm(pair.a), analysis.arm(pair.b)
     missing = {"incomplete_coverage"} if "incomplete_coverage" in (*a.state_reasons, *b.state_reasons) else set()
     said = pair_blockers(pair, a, b, analysis.plan, stopping=analysis.stopping, of_the_rule=of_the_rule)

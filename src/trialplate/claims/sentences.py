@@ -66,6 +66,29 @@ CLAIM_TEMPLATES: Mapping[str, str] = {
         "Ineligible: whether {arm} takes less control time per success than {against} may not be asked of this"
         " evidence, because {reasons}."
     ),
+    "relative_rule_supported": (
+        "Supported: {arm} meets the relative rule against {against}: it costs less and takes less control time per"
+        " success, and is not worse by {margin} points or more. {bounds} This is a rule on efficiency and"
+        " non-inferiority, on the registered tasks, this machine and these models, against {against} alone; it does"
+        " not show that {arm} passes more.{flags}"
+    ),
+    "relative_rule_not_supported": (
+        "Not supported: that {arm} meets the relative rule against {against}. {bounds} What fails: {reasons}.{flags}"
+    ),
+    "relative_rule_ineligible": (
+        "Ineligible: whether {arm} meets the relative rule against {against} may not be asked of this evidence,"
+        " because {reasons}.{result}"
+    ),
+    "relative_rule_bounds": (
+        "At {confidence} confidence over {units}, the upper bounds of the ratios are {cost_high} (cost) and"
+        " {time_high} (control time), the lower bound of the difference is {low} points (bootstrap, order statistics"
+        " of the draws)."
+    ),
+    "relative_rule_met": " Its numbers alone meet the rule, which supports nothing here.",
+    "relative_rule_not_met": " Its numbers alone do not meet the rule: {failing}.",
+    "relative_rule_not_evaluable": " Its numbers alone leave the rule without a bound.",
+    "relative_rule_several": " The level is not shared among the {compared} registered comparisons.",
+    "relative_rule_few_families": " It rests on {families} families, which are few for such a statement.",
     "leadership_supported": (
         "Supported: against each of {competitors}, {arm} costs less and takes less control time per success, and is"
         " not worse by more than {margin} points. This is a statement on cost, time and non-inferiority, on the"
@@ -164,6 +187,32 @@ def pair_sentence(kind: str, verdict: str, numbers: Mapping[str, Any], reasons: 
         difference=_claimed_difference(numbers) if "difference" in numbers else "",
         ratio=_claimed_ratio(numbers) if "ratio" in numbers else "",
         reasons=explained(reasons),
+    )
+
+
+def relative_rule_sentence(verdict: str, numbers: Mapping[str, Any], reasons: Sequence[str]) -> str:
+    """Return the only permitted sentence about a claim by the relative rule."""
+    flags = ""
+    if numbers["compared"] > 1:
+        flags += say("relative_rule_several", compared=numbers["compared"])
+    if "few_families" in numbers["flags"]:
+        flags += say("relative_rule_few_families", families=numbers["families"])
+    return say(
+        f"relative_rule_{verdict}",
+        arm=numbers["arm"],
+        against=numbers["against"],
+        margin=_points(numbers["margin"], signed=False),
+        bounds=say(
+            "relative_rule_bounds",
+            confidence=percent(numbers["confidence"]),
+            units=units(numbers["families"], numbers["unit"]),
+            cost_high=ratio(numbers["cost_high"], rounding="up"),
+            time_high=ratio(numbers["time_high"], rounding="up"),
+            low=_points(numbers["order_low"], rounding="down"),
+        ),
+        reasons=explained(reasons),
+        result=say(f"relative_rule_{numbers['result']}", failing=explained(numbers["failing"])),
+        flags=flags,
     )
 
 

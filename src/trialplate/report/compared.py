@@ -128,7 +128,7 @@ def _margin(pair: Comparison, claims: Sequence[Claim]) -> float | None:
         (
             claim.numbers["margin"]
             for claim in claims
-            if claim.kind in ("non_inferiority", "leadership")
+            if claim.kind in ("non_inferiority", "relative_rule", "leadership")
             and claim.numbers["arm"] == pair.a
             and pair.b in (claim.numbers.get("against"), *claim.numbers.get("competitors", ()))
         ),
@@ -176,9 +176,13 @@ _CLAIM_NUMBERS: Mapping[str, tuple[str, _Written]] = {
     "ratio": ("ratio", say.ratio),
     "percentile_high": ("bootstrap, high", lambda value: say.ratio(value, rounding="up")),
     "t_high": ("t, high", lambda value: say.ratio(value, rounding="up")),
+    "cost_high": ("cost ratio, bootstrap, high", lambda value: say.ratio(value, rounding="up")),
+    "time_high": ("control time ratio, bootstrap, high", lambda value: say.ratio(value, rounding="up")),
+    "order_low": ("difference, bootstrap, low", lambda value: say.points(value, rounding="down")),
     "undefined_draws": ("draws without a ratio", str),
     "sign_flip_p": ("sign-flip p", say.p_value),
     "mcnemar_p": ("McNemar p", say.p_value),
+    "result": ("rule", lambda value: value.replace("_", " ")),
     "pairs": ("pairs", str),
     "errored": ("errored", str),
     "families": ("families", str),

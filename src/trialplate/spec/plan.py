@@ -137,6 +137,15 @@ class TimeClaim(PairRule):
     kind: Literal["time_efficiency"]
 
 
+class RelativeRuleClaim(PairRule):
+    """ "The arm meets the relative rule against the other": bounds on cost, control time and success, as it defines.
+
+    A rule with nothing in it to choose: see :data:`RELATIVE_RULE_PLAN` and :data:`RELATIVE_RULE_MARGIN`.
+    """
+
+    kind: Literal["relative_rule"]
+
+
 class LeadershipClaim(Frozen):
     """ "Against every other arm under test: cheaper, faster, and not worse by more than ``margin``"."""
 
@@ -147,15 +156,40 @@ class LeadershipClaim(Frozen):
 
 
 PairClaim = SuperiorityClaim | NonInferiorityClaim | CostClaim | TimeClaim
-ClaimRule = Annotated[ThresholdClaim | PairClaim | LeadershipClaim, Field(discriminator="kind")]
+ClaimRule = Annotated[ThresholdClaim | PairClaim | RelativeRuleClaim | LeadershipClaim, Field(discriminator="kind")]
 CLAIM_KINDS: Mapping[str, type[Frozen]] = {
     "threshold_rate": ThresholdClaim,
     "superiority": SuperiorityClaim,
     "non_inferiority": NonInferiorityClaim,
     "cost_efficiency": CostClaim,
     "time_efficiency": TimeClaim,
+    "relative_rule": RelativeRuleClaim,
     "leadership": LeadershipClaim,
 }
+RELATIVE_RULE_MARGIN = 0.03
+"""By how much success may be lower under the relative rule, strictly: three percentage points."""
+RELATIVE_RULE_PLAN: Mapping[str, Any] = {
+    "confidence": 0.95,
+    "unit": "family",
+    "draws": 2000,
+    "quantile_rule": "order",
+}
+"""The settings of the analysis that the relative rule is defined by."""
+
+
+def relative_rule_departures(plan: AnalysisPlan) -> dict[str, str]:
+    """Return where a registered analysis is not that of the relative rule: setting -> expected and got."""
+    found = {
+        name: f"the relative rule is defined with {wanted!r}, got {getattr(plan, name)!r}"
+        for name, wanted in RELATIVE_RULE_PLAN.items()
+        if getattr(plan, name) != wanted
+    }
+    if plan.shares > 1:
+        found["multiplicity"] = (
+            "the relative rule does not share its level: expected 'none', or one comparison,"
+            f" got {plan.multiplicity!r} with {plan.shares}"
+        )
+    return found
 
 
 def claim_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
@@ -164,6 +198,8 @@ def claim_faults(raw: Mapping[str, Any]) -> list[DocumentFault]:
     if plan is None or not isinstance(claims, list):
         return []
     faults = []
+    if any(isinstance(claim, dict) and claim.get("kind") == "relative_rule" for claim in claims):
+        faults = [DocumentFault(f"analysis.{name}", told) for name, told in relative_rule_departures(plan).items()]
     for index, claim in enumerate(claims):
         if not isinstance(claim, dict):
             continue

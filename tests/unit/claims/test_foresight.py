@@ -13,7 +13,7 @@ from trialplate.api import load_protocol
 from trialplate.claims.foresight import foresee
 from trialplate.interfaces import Scenario
 from trialplate.registry import load_suite
-from trialplate.spec.plan import CostClaim, LeadershipClaim, NonInferiorityClaim, SuperiorityClaim
+from trialplate.spec.plan import CostClaim, LeadershipClaim, NonInferiorityClaim, RelativeRuleClaim, SuperiorityClaim
 from trialplate.spec.protocol import Protocol
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pick_place" / "protocol.toml"
@@ -151,6 +151,17 @@ def test_leadership_over_few_families_carries_its_flag_and_names_its_competitors
     few = [replace(scenario, family=f"f{at % 12}") for at, scenario in enumerate(scenarios)]
     found = foresee(rule, few).numbers["claims"][0]
     assert found["flags"] == ["few_families"] and found["against"] == [B, "scripted"] and found["units"] == 12
+    assert foresee(rule, scenarios).numbers["claims"][0]["flags"] == []
+
+
+def test_the_relative_rule_over_few_families_carries_its_flag_and_may_be_asked(registered) -> None:
+    protocol, scenarios = registered
+    rule = with_claim(protocol, RelativeRuleClaim(name="rule", kind="relative_rule", arm=A, against=B))
+    few = [replace(scenario, family=f"f{at % 9}") for at, scenario in enumerate(scenarios)]
+    answer = foresee(rule, few)
+    found = answer.numbers["claims"][0]
+    assert (found["flags"], found["reasons"], found["outlook"]) == (["few_families"], [], "possible")
+    assert found["with_success"] is not None and any("Up to 19 families" in note for note in answer.notes)
     assert foresee(rule, scenarios).numbers["claims"][0]["flags"] == []
 
 

@@ -20,6 +20,7 @@ from trialplate.spec.plan import (
     CostClaim,
     LeadershipClaim,
     NonInferiorityClaim,
+    RelativeRuleClaim,
     SuperiorityClaim,
     ThresholdClaim,
     TimeClaim,
@@ -30,6 +31,7 @@ STAGES = ("done",)
 WON, LOST = ["PASS"] * 36 + ["FAIL"] * 4, ["PASS"] * 12 + ["FAIL"] * 28
 SUPERIOR = SuperiorityClaim(name="x", kind="superiority", arm="a", against="b")
 CHEAPER = CostClaim(name="x", kind="cost_efficiency", arm="a", against="b")
+RELATIVE = RelativeRuleClaim(name="x", kind="relative_rule", arm="a", against="b")
 FASTER = TimeClaim(name="x", kind="time_efficiency", arm="a", against="b")
 
 
@@ -148,7 +150,9 @@ def test_what_the_outcomes_say_against_the_question_is_said_of_every_kind(rule: 
     assert other.verdict is Verdict.INELIGIBLE and "not_comparable" in other.reasons
 
 
-@pytest.mark.parametrize("rule", [SUPERIOR, no_worse(0.1), CHEAPER, FASTER, leads()], ids=lambda rule: rule.kind)
+@pytest.mark.parametrize(
+    "rule", [SUPERIOR, no_worse(0.1), CHEAPER, FASTER, RELATIVE, leads()], ids=lambda rule: rule.kind
+)
 @pytest.mark.parametrize("blocker", sorted(BLOCKERS))
 def test_every_blocker_makes_every_kind_ineligible_under_its_own_name(rule: ClaimRule, blocker: str) -> None:
     found = analyse(arm("a", WON, cost=0.5, steps=50), arm("b", WON))
@@ -196,7 +200,7 @@ def test_a_claim_without_its_comparison_is_an_error_of_the_caller() -> None:
 
 def test_plain_documents_of_rules_are_accepted() -> None:
     found = analyse(arm("a", WON), arm("b", LOST))
-    for rule in (SUPERIOR, no_worse(0.1), CHEAPER, FASTER, leads()):
+    for rule in (SUPERIOR, no_worse(0.1), CHEAPER, FASTER, RELATIVE, leads()):
         assert judge_claims(found, [rule.model_dump(mode="json")], ()) == judge_claims(found, [rule], ())  # type: ignore[list-item]
 
 
@@ -215,7 +219,7 @@ def test_after_an_early_stop_only_what_the_rule_decided_can_be_claimed() -> None
     early = replace(whole, stopping=rule)
     assert judged(early, SUPERIOR).verdict is Verdict.SUPPORTED
     threshold = ThresholdClaim(name="x", kind="threshold_rate", arm="a", rate=0.5)
-    for asked in (no_worse(0.1), CHEAPER, FASTER, threshold):
+    for asked in (no_worse(0.1), CHEAPER, FASTER, RELATIVE, threshold):
         assert judged(whole, asked).verdict is Verdict.SUPPORTED
         assert judged(early, asked).reasons == ("not_confirmatory",)
     assert "competitor_ineligible" in judged(early, leads()).reasons

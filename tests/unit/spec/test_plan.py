@@ -80,10 +80,10 @@ def test_the_level_of_a_pair_is_the_decimal_as_written() -> None:
 ARMS = [{"name": name, "policy": "control:null"} for name in "ab"]
 
 
-def claimed(claim: Any, **analysis: Any) -> dict[str, str]:
+def claimed(claim: Any, *, arms: Any = ARMS, **analysis: Any) -> dict[str, str]:
     raw: dict[str, Any] = {
         "schema": "trialplate.protocol/1", "name": "x", "question": "q", "run_class": "pilot",
-        "suite": {"name": "toy", "version": "1"}, "arms": ARMS, "claims": [claim],
+        "suite": {"name": "toy", "version": "1"}, "arms": arms, "claims": [claim],
         "analysis": {"comparisons": [AB], **analysis},
     }  # fmt: skip
     return {fault.path: fault.message for fault in [*structure_faults(raw)[1], *cross_faults(raw)]}
@@ -101,6 +101,23 @@ def test_every_kind_of_claim_can_be_registered_and_misses_what_it_needs(kind: st
     assert claimed(given) == {}
     for name in needed - {"kind"}:
         assert f"claims[0].{name}" in claimed({key: value for key, value in given.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("confidence", 0.9), ("unit", "episode"), ("draws", 4000), ("quantile_rule", "linear")]
+)
+def test_the_relative_rule_is_refused_under_another_analysis_than_its_own(name: str, value: Any) -> None:
+    found = claimed(on_pair("relative_rule"), **{name: value})
+    assert set(found) == {f"analysis.{name}"} and f"got {value!r}" in found[f"analysis.{name}"]
+    assert claimed(on_pair("superiority"), **{name: value}) == {}
+
+
+def test_the_relative_rule_does_not_share_its_level() -> None:
+    third = [*ARMS, {"name": "c", "policy": "control:null"}]
+    pairs = {"comparisons": [AB, ["a", "c"]]}
+    found = claimed(on_pair("relative_rule"), arms=third, **pairs)
+    assert "expected 'none', or one comparison, got 'holm' with 2" in found["analysis.multiplicity"]
+    assert claimed(on_pair("relative_rule"), arms=third, multiplicity="none", **pairs) == {}
 
 
 @pytest.mark.parametrize(
