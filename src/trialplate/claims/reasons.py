@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 BLOCKERS: Mapping[str, str] = {
     "not_comparable": "what would be compared differs in protocol, suite, simulator, limits or embodiment",
     "not_registered": "the claim was not in the lock of the first episode",
-    "incomplete_coverage": "planned trials are missing or stand twice",
+    "incomplete_coverage": "planned trials are missing, stand twice or have no counted partner",
     "missing_data": "an outcome, observation, cost or motion measure is unknown",
     "integrity": "a digest, the binding to the lock or a recomputation fails",
     "not_qualified": "the harness has not passed its own exam under this lock",

@@ -39,7 +39,11 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "rate": "{confidence} interval {low} to {high} (Wilson)",
     "no_rate": "No success rate: {reasons}. What was seen so far is incomplete and is no estimate.",
-    "comparison_unmatched": "{unmatched} trials have no counted partner and stand in no pair.",
+    "comparison_unmatched": "Trials without a counted partner, which stand in no pair: {unmatched}.",
+    "comparison_excluded": (
+        "Trials that one and the same registered rule excluded for both arms, before any control step, which stand in"
+        " no pair: {excluded}."
+    ),
     "comparison_note": (
         "A verdict is what the registered superiority rule says of these numbers. It licenses no statement beyond"
         " them; only a registered claim that is supported does."

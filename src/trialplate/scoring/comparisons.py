@@ -99,9 +99,10 @@ class Comparison:
     ``error_high``: where the difference could lie had every errored side passed, or not. ``difference`` =
     (only_a - only_b) / pairs with its Tango interval at ``confidence`` and the exact McNemar p (``adjusted_p``: over
     all comparisons).
-    ``unmatched``: trials without a counted partner. ``unequal_starts``: pairs whose worlds did not start in the same
-    state. ``reversal``: pooled and macro rates order the arms differently. Null with ``reason`` when an artifact is
-    in state ERROR, starts differ or no pair exists.
+    ``unmatched``: trials without a counted partner; without the ``excluded``, which the same registered rule excluded
+    for both arms before any control step, and no arm gains from. ``unequal_starts``: pairs whose worlds did not
+    start in the same state. ``reversal``: pooled and macro rates order the arms differently. Null with ``reason``
+    when an artifact is in state ERROR, starts differ or no pair exists.
 
     ``verdict``: on A. NOT_COMPARABLE lists in ``differs`` what is not the same. ``not_better`` and ``not_worse``:
     what keeps each of the two other verdicts away. ``underpowered``: only of NOT_DISTINGUISHED, null where no effect
@@ -117,6 +118,7 @@ class Comparison:
     only_b: int
     neither: int
     unmatched: int
+    excluded: int
     unequal_starts: int
     errored: int
     error_low: float | None

@@ -80,7 +80,12 @@ def cost_n(outcome: Outcome) -> int | None:
 
 
 def control_us(outcome: Outcome, control_hz: float | None) -> int | None:
-    """Return how long the world ran in an episode; None without a recording, which alone tells."""
+    """Return how long the world ran in an episode; None without a recording, which alone tells.
+
+    An episode that was excluded before its first control step took none, recorded or not.
+    """
+    if outcome.status is Status.EXCLUDED and not outcome.control_steps:
+        return 0
     if control_hz is None or outcome.trace_content_sha256 is None:
         return None
     return round(outcome.control_steps * 10**6 / Fraction(repr(control_hz)))

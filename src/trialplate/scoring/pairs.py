@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trialplate import stats
+from trialplate.errors import CONNECTION_FAULTS, CONTRACT_FAULTS, POLICY_FAULTS
 from trialplate.record import Outcome, Status
 from trialplate.spec.plan import DenominatorName
 
@@ -21,6 +22,8 @@ COUNTED: Mapping[DenominatorName, frozenset[Status]] = {
 }
 """Denominator -> the outcomes that count in it; whichever of them is no PASS counts as not passed."""
 CARRIED_OUT = frozenset({Status.PASS, Status.FAIL})
+OF_AN_ARM = frozenset({*POLICY_FAULTS, *CONTRACT_FAULTS, *CONNECTION_FAULTS})
+"""Faults that come from what an arm did: an exclusion by one of them is no rule on the trial alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,11 @@ class PairedCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTable:
-    """How the pairs of two arms of one campaign ended; ``a_errored``, ``b_errored``: pairs with that side errored."""
+    """How the pairs of two arms of one campaign ended; ``a_errored``, ``b_errored``: pairs with that side errored.
+
+    ``unmatched``: trials that count for one arm alone, or for neither; without the ``excluded``, which were excluded
+    for both alike, before anything was done in them.
+    """
 
     pairs: int
     both: int
@@ -52,6 +59,7 @@ class PairTable:
     only_b: int
     neither: int
     unmatched: int
+    excluded: int
     unequal_starts: int
     errored: int
     a_errored: int
@@ -97,13 +105,16 @@ def pair_table(
     won = [(_passed(counted_a[key]), _passed(counted_b[key])) for key in keys]
     errors = [tuple(side[key].status not in CARRIED_OUT for side in (counted_a, counted_b)) for key in keys]
     every = {(o.scenario, o.repeat) for o in (*outcomes_a, *outcomes_b)}
+    excluded = _excluded(outcomes_a).items() & _excluded(outcomes_b).items()
+    alike = {key for key, _ in excluded} - {*keys}
     return PairTable(
         pairs=len(keys),
         both=won.count((True, True)),
         only_a=won.count((True, False)),
         only_b=won.count((False, True)),
         neither=won.count((False, False)),
-        unmatched=len(every) - len(keys),
+        unmatched=len(every) - len(keys) - len(alike),
+        excluded=len(alike),
         unequal_starts=sum(not _same_start(counted_a[key], counted_b[key]) for key in keys),
         errored=sum(map(any, errors)),
         a_errored=sum(side for side, _ in errors),
@@ -114,6 +125,15 @@ def pair_table(
 
 def _counted(outcomes: Sequence[Outcome], denominator: DenominatorName) -> dict[Key, Outcome]:
     return {(o.scenario, o.repeat): o for o in outcomes if o.status in COUNTED[denominator]}
+
+
+def _excluded(outcomes: Sequence[Outcome]) -> dict[Key, str]:
+    """Return why a trial was excluded, of each in which no control step was made and no arm did what excluded it."""
+    return {
+        (o.scenario, o.repeat): o.reason
+        for o in outcomes
+        if o.status is Status.EXCLUDED and not o.control_steps and o.reason not in OF_AN_ARM
+    }
 
 
 def _passed(outcome: Outcome) -> bool:

@@ -113,8 +113,9 @@ def pair_blockers(
     """Return what the outcomes say against asking whether ``claimed`` does better than, or no worse than, ``other``.
 
     What errored counts as not passed. That can only hurt the arm it happened to, so it stands in the way of a
-    statement from which the other arm would gain. A trial without counted partner does so either way. After a run
-    that ended early, only what its rule decided can be asked: ``of_the_rule`` for superiority.
+    statement from which the other arm would gain. A trial without counted partner does so either way, but for one
+    that was excluded for both alike. After a run that ended early, only what its rule decided can be asked:
+    ``of_the_rule`` for superiority.
     """
     against = set()
     looked_at = stopping is not None and {stopping.a, stopping.b} == {comparison.a, comparison.b}
@@ -159,6 +160,7 @@ def _estimate(
         only_b=table.only_b,
         neither=table.neither,
         unmatched=table.unmatched,
+        excluded=table.excluded,
         unequal_starts=table.unequal_starts,
         errored=table.errored,
         error_low=table.difference_had_errors(a_passed=False) if known else None,

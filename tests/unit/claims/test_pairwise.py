@@ -169,6 +169,24 @@ def test_a_missing_trial_is_no_coverage() -> None:
     assert judged(found, SUPERIOR).reasons == ("few_families", "incomplete_coverage", "not_comparable")
 
 
+@pytest.mark.parametrize("rule", [SUPERIOR, no_worse(0.1), CHEAPER, FASTER, RELATIVE], ids=lambda rule: rule.kind)
+def test_a_trial_excluded_for_both_alike_stands_in_the_way_of_no_claim(rule: ClaimRule) -> None:
+    """As a screen does that finds no attainable grasp, for any planner, before anything is planned."""
+
+    def screened(rows: list[Outcome]) -> list[Outcome]:
+        last = replace(
+            rows[-1], status=Status.EXCLUDED, reason="unsupported_capability", control_steps=0,
+            trace_content_sha256=None, initial_state_sha256=None, stages=(),
+        )  # fmt: skip
+        return [*rows[:-1], last]
+
+    a, b = arm("a", WON, cost=0.5, steps=50), arm("b", LOST)
+    assert judged(analyse(screened(a), screened(b)), rule).verdict is Verdict.SUPPORTED
+    one_sided = judged(analyse(a, screened(b)), rule)
+    assert one_sided.verdict is Verdict.INELIGIBLE and one_sided.reasons == ("incomplete_coverage",)
+    assert "have no counted partner (incomplete_coverage)" in one_sided.sentence
+
+
 def test_leadership_needs_every_competitor_cleared_in_all_three() -> None:
     pairs = {"comparisons": (("a", "b"), ("a", "c")), "draws": 4000}
     a, b = arm("a", WON, cost=0.5, steps=50), arm("b", WON)

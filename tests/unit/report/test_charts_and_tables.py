@@ -293,3 +293,14 @@ def test_an_axis_has_a_few_round_ticks(end: float) -> None:
 def test_a_claim_of_another_kind_puts_no_margin_into_the_drawing() -> None:
     rules = [rule for rule in RULES if not isinstance(rule, NonInferiorityClaim)]
     assert "registered margin" not in section(render_report(four_arm_data(rules=rules)), "comparisons")
+
+
+def test_trials_excluded_for_every_arm_and_for_one_arm_alone_are_counted_apart_in_the_report() -> None:
+    screened = {"status": Status.EXCLUDED, "reason": "unsupported_capability", "control_steps": 0, "stages": ()}
+    made = list(four_arms(3))
+    for at, o in enumerate(made):
+        if o.scenario == "pp-001" or (o.scenario, o.repeat, o.arm) == ("pp-002", 0, "birch"):
+            made[at] = replace(o, **screened)
+    shown = section(render_report(four_arm_data(made)), "comparisons")
+    assert shown.count("excluded for both arms, before any control step, which stand in no pair: 3.") == len(PAIRS)
+    assert shown.count("Trials without a counted partner, which stand in no pair: 1.") == 2  # of the pairs with birch

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from trialplate import stats
 from trialplate.canonical import canonical_json
-from trialplate.record import Conduct, Outcome
+from trialplate.record import Conduct, Outcome, Status
 from trialplate.scoring.analysis import Analysis
 from trialplate.scoring.comparisons import Comparison
 from trialplate.scoring.family_evidence import arm_totals, control_us, cost_n
@@ -44,6 +44,14 @@ def analyse(*arms: list[Outcome], **plan: Any) -> Analysis:
 def compared(a: list[str], b: list[str], *, per_family: int = 1, **plan: Any) -> Comparison:
     found = analyse(arm("a", a, per_family=per_family), arm("b", b, per_family=per_family), **plan)
     return found.comparisons[0]
+
+
+def conduct(cost: float | None, *, reason: str | None = None) -> Conduct:
+    usage = None if reason else {"requests": 1, "input_tokens": 1, "output_tokens": 1, "cost": cost}
+    return Conduct(
+        calls=1, calls_executed=1, calls_rejected=0, short_chunks=0, rows_proposed=1, rows_executed=1, rows_dropped=0,
+        rows_discarded=0, usage=usage, usage_reason=reason, echo="harness", action_low=None, action_high=None,
+    )  # fmt: skip
 
 
 WON = ["PASS"] * 36 + ["FAIL"] * 4
@@ -136,6 +144,54 @@ def test_a_trial_without_partner_keeps_both_sides_from_a_lead() -> None:
     assert "incomplete_coverage" in found.not_worse and found.difference is not None
 
 
+def excluded(
+    name: str, statuses: list[str], *, reason: str = "unsupported_capability", steps: int = 0
+) -> list[Outcome]:
+    """Return an arm whose first two trials were excluded, without a recording where no step was made."""
+    out = {"status": Status.EXCLUDED, "reason": reason, "control_steps": steps, "stages": ()}
+    if not steps:
+        out |= {"trace_content_sha256": None, "initial_state_sha256": None}
+    rows = arm(name, statuses, conduct=conduct(0.5))
+    return [replace(row, **out) for row in rows[:2]] + rows[2:]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("denominator", ["measured", "valid"])
+def test_a_trial_excluded_for_both_alike_is_no_pair_and_keeps_neither_from_a_lead(denominator: str) -> None:
+    found = analyse(excluded("a", WON), excluded("b", LOST), denominator=denominator).comparisons[0]
+    assert (found.pairs, found.unmatched, found.excluded) == (38, 0, 2)
+    assert found.verdict == "BETTER" and found.families.families == 38
+    assert found.families.cost.high is not None and found.families.time.high is not None
+    assert found.families.difference == found.difference == 24 / 38
+
+
+def test_the_registered_rule_on_everything_started_counts_what_was_excluded_for_both() -> None:
+    found = analyse(excluded("a", WON), excluded("b", LOST), denominator="initiated").comparisons[0]
+    assert (found.pairs, found.unmatched, found.excluded) == (40, 0, 0)
+    assert found.not_better == ("missing_data",)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        arm("b", LOST),
+        excluded("b", LOST, reason="reset_failed"),
+        excluded("b", LOST, steps=7),
+        arm("b", ["ERROR", "ERROR", *LOST[2:]], reason="unsupported_capability", control_steps=0),
+    ],
+    ids=["one side", "another rule", "after control", "errored"],
+)
+def test_a_trial_that_was_not_excluded_for_both_alike_keeps_both_from_a_lead(other: list[Outcome]) -> None:
+    found = analyse(excluded("a", WON), other).comparisons[0]
+    assert (found.unmatched, found.excluded) == (2, 0) and found.verdict == "NOT_DISTINGUISHED"
+    assert "incomplete_coverage" in found.not_better and "incomplete_coverage" in found.not_worse
+
+
+@pytest.mark.parametrize("reason", ["policy_exception", "contract_mismatch", "connect_failed"])
+def test_what_an_arm_did_excludes_no_trial_for_both_alike(reason: str) -> None:
+    found = analyse(excluded("a", WON, reason=reason), excluded("b", LOST, reason=reason)).comparisons[0]
+    assert (found.unmatched, found.excluded) == (2, 0) and "incomplete_coverage" in found.not_better
+
+
 def test_an_arm_run_as_another_one_is_no_side_of_a_verdict() -> None:
     other = [replace(o, identity="exploratory") for o in arm("b", LOST)]
     found = analyse(arm("a", WON), other).comparisons[0]
@@ -192,14 +248,6 @@ def test_the_smallest_difference_takes_the_registered_discordance_or_says_that_i
     assert fixed.detectable == stats.minimum_detectable_difference(40, 0.3).value
     none = compared(["PASS"] * 12, ["PASS"] * 12).detection
     assert none.detectable is None and none.detectable_reason == "out_of_reach"
-
-
-def conduct(cost: float | None, *, reason: str | None = None) -> Conduct:
-    usage = None if reason else {"requests": 1, "input_tokens": 1, "output_tokens": 1, "cost": cost}
-    return Conduct(
-        calls=1, calls_executed=1, calls_rejected=0, short_chunks=0, rows_proposed=1, rows_executed=1, rows_dropped=0,
-        rows_discarded=0, usage=usage, usage_reason=reason, echo="harness", action_low=None, action_high=None,
-    )  # fmt: skip
 
 
 def test_cost_and_time_are_whole_numbers_and_unknown_is_not_zero() -> None:
