@@ -112,7 +112,7 @@ def read_interval(pair: Comparison, *, unit: str) -> tuple[float | None, float |
     Tango's too where no family differs from another: there every draw is the same, and the bootstrap says of two arms
     that never differ that they cannot differ.
     """
-    if unit == "episode" or _alike(pair):
+    if unit == "episode" or no_family_differs(pair):
         return pair.low, pair.high
     return pair.families.low, pair.families.high
 
@@ -121,10 +121,10 @@ def headline_intervals(pair: Comparison, *, unit: str) -> tuple[str, str]:
     """Return the interval to read and the t interval of a comparison; dashes where undefined."""
     found = pair.families
     low, high = read_interval(pair, unit=unit)
-    read = CHART_TEMPLATES["headline_episode" if _alike(pair) else f"headline_{unit}"].format(
+    read = CHART_TEMPLATES["headline_episode" if no_family_differs(pair) else f"headline_{unit}"].format(
         confidence=percent(pair.confidence), low=_end(low, up=False), high=_end(high, up=True)
     )
-    if _alike(pair):
+    if no_family_differs(pair):
         return read, CHART_TEMPLATES["headline_alike"]
     if found.t_low is None:
         return read, CHART_TEMPLATES["headline_no_t"].format(reasons=explained((str(found.t_reason),)))
@@ -158,7 +158,8 @@ def headline_detectable(pair: Comparison, *, unit: str) -> str:
     return CHART_TEMPLATES["headline_detectable"].format(target=target, detectable=size)
 
 
-def _alike(pair: Comparison) -> bool:
+def no_family_differs(pair: Comparison) -> bool:
+    """Return whether every draw is the same: then bootstrap and t say nothing on where the difference could lie."""
     return pair.families.t_reason == "no_between_family_variation"
 
 

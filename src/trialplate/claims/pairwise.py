@@ -135,6 +135,7 @@ def _difference_numbers(pair: Comparison) -> dict[str, Any]:
         "difference": found.difference,
         "percentile_low": found.low,
         "t_low": found.t_low,
+        "t_reason": found.t_reason,
         "sign_flip_p": found.adjusted_p,
         "mcnemar_p": pair.adjusted_p,
         "only_arm": pair.only_a,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trialplate import stats
+from trialplate.claims.chart_wording import no_family_differs
 from trialplate.claims.figures import interval, p_value, percent, points, ratio
 from trialplate.claims.reasons import explained
 from trialplate.scoring.analysis import Analysis
@@ -107,6 +108,10 @@ CLAIM_TEMPLATES: Mapping[str, str] = {
         "Difference {difference} points; at {confidence} confidence the lower bounds over {units} are {low}"
         " (bootstrap) and {t_low} (t), sign-flip {p}."
     ),
+    "claim_difference_alike": (
+        "Difference {difference} points; no family differs from another, so that at {confidence} confidence the"
+        " bootstrap bound over {units} is that difference itself, and there is no t bound; sign-flip {p}."
+    ),
     "claim_ratio": (
         "Ratio {ratio}; at {confidence} confidence the upper bounds over {units} are {high} (bootstrap) and {t_high}"
         " (t)."
@@ -123,6 +128,11 @@ CLAIM_TEMPLATES: Mapping[str, str] = {
         "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
         " {confidence} interval {low} to {high} (bootstrap over {units}) and {t_low} to {t_high} (t);"
         " sign-flip {p}."
+    ),
+    "verdict_effect_alike": (
+        "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
+        " {confidence} interval {low} to {high} (Tango over the pairs). None of {units} differs from another, so that"
+        " bootstrap and t have nothing to go by; sign-flip {p}."
     ),
     "verdict_effect_episodes": (
         "{a} alone passed {only_a} of {pairs} paired trials, {b} alone {only_b}. Difference {difference} points,"
@@ -244,14 +254,18 @@ def verdict_sentence(pair: Comparison, *, unit: str) -> str:
 
 
 def effect_sentence(pair: Comparison, *, unit: str) -> str:
-    """Return effect, interval and test of a comparison, over the registered unit."""
+    """Return effect, interval and test of a comparison, over the registered unit.
+
+    The interval is Tango's over single pairs, and where no family differs from another: the bootstrap would call a
+    difference that was never seen impossible.
+    """
     found = pair.families
-    single = unit == "episode"
+    single, alike = unit == "episode", no_family_differs(pair)
     difference, low, high = (
-        (pair.difference, pair.low, pair.high) if single else (found.difference, found.low, found.high)
+        (pair.difference, pair.low, pair.high) if single or alike else (found.difference, found.low, found.high)
     )
     text = say(
-        "verdict_effect_episodes" if single else "verdict_effect",
+        "verdict_effect_episodes" if single else "verdict_effect_alike" if alike else "verdict_effect",
         a=pair.a,
         b=pair.b,
         only_a=pair.only_a,
@@ -333,8 +347,9 @@ def _detectable(found: Detection) -> str:
 
 
 def _claimed_difference(numbers: Mapping[str, Any]) -> str:
+    alike = numbers["t_reason"] == "no_between_family_variation"
     return say(
-        "claim_difference",
+        "claim_difference_alike" if alike else "claim_difference",
         difference=_points(numbers["difference"]),
         confidence=percent(numbers["confidence"]),
         units=units(numbers["families"], numbers["unit"]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_pairwise import LOST, WON, analyse, arm, outcome
+from test_pairwise import LOST, SUPERIOR, WON, analyse, arm, judged, no_worse, outcome
 
 from trialplate.claims.sentences import CLAIM_TEMPLATES, verdict_sentence
 
@@ -24,6 +24,30 @@ def test_a_lead_is_told_with_effect_interval_and_test() -> None:
         " +75.9 (t); sign-flip p < 0.001."
     )
     assert said(LOST, WON).startswith("WORSE: a is worse than b")
+
+
+def test_arms_that_never_differ_get_the_interval_of_the_pairs_and_no_certainty_from_the_bootstrap() -> None:
+    text = said(["PASS"] * 40, ["PASS"] * 40)
+    assert (
+        "a alone passed 0 of 40 paired trials, b alone 0. Difference 0.0 points, 95 % interval −8.8 to +8.8 (Tango"
+        " over the pairs). None of 40 families differs from another, so that bootstrap and t have nothing to go by;"
+        " sign-flip p = 1.000."
+    ) in text
+    assert "0.0 to 0.0" not in text and "–" not in text
+    always = said(["PASS"] * 40, ["FAIL"] * 40)
+    assert always.startswith("BETTER") and "interval +82.4 to +100.0 (Tango over the pairs)" in always
+    assert "(Tango); exact McNemar" in said(["PASS"] * 40, ["PASS"] * 40, unit="episode")
+
+
+def test_a_claim_on_arms_that_never_differ_has_no_t_bound_and_says_why() -> None:
+    found = analyse(arm("a", ["PASS"] * 125), arm("b", ["PASS"] * 125))
+    for rule in (SUPERIOR, no_worse(0.03)):
+        text = judged(found, rule).sentence.replace("\u00a0", " ")
+        assert (
+            "Difference 0.0 points; no family differs from another, so that at 95 % confidence the bootstrap bound"
+            " over 125 families is that difference itself, and there is no t bound; sign-flip p = 1.000."
+        ) in text
+        assert "–" not in text
 
 
 def test_single_pairs_are_told_with_their_own_interval_and_test() -> None:
