@@ -1,8 +1,9 @@
 """From outcomes to a page that people read, and one comparison of counts, both while a person waits.
 
-Campaign: 2,000 episodes of two arms of the toy suite (see ``many_episodes``). `analyse` and `judge` compute from
-outcomes in memory; `report` reads journal and rows again, finds that no recording changed since the campaign was scored,
-and writes the page; both arms carry the block, so that there is no failure to draw. The command is a whole process, interpreter and imports included. Each is the fastest round.
+Campaign: 2,000 episodes of two arms of the toy suite (see ``many_episodes``), scored before. `analyse` and `judge`
+compute from outcomes in memory; `report` reads journal and rows again, finds that no recording changed since the
+campaign was scored, and writes the page; both arms carry the block, so that there is no failure to draw. The command
+is a whole process, interpreter and imports included. Each is the fastest round.
 
 The bootstrap of a large campaign must not depend on the order of rows, nor on how many threads its libraries use: two
 processes, one thread and two, with rows in two orders, must give the same bytes, else nothing is measured at all.

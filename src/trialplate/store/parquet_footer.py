@@ -160,6 +160,9 @@ class _Reader:
             if kind in _INTEGERS and place < stop and (byte := data[place]) < 128:  # most are small integers
                 place += 1
                 members[number] = (byte >> 1) ^ -(byte & 1)
+            elif kind == 12:
+                members[number] = self.struct(depth + 1)
+                place = self.place
             elif kind in (1, 2):
                 members[number] = kind == 1
             else:
@@ -190,10 +193,16 @@ class _Reader:
         count = header >> 4 if header >> 4 != 15 else self._unsigned()
         if count > self.stop - self.place:
             raise bad(f"a list of {count} items in {self.stop - self.place} bytes")
-        if header & 15 == 12:
+        kind = header & 15
+        if kind == 12:
             self._count(count)
             return [self.struct(depth + 2) for _ in range(count)]
-        return [self._value(header & 15, depth + 1) for _ in range(count)]
+        here = self._data[self.place : self.place + count]
+        if kind in _INTEGERS and here.isascii():  # each is one byte
+            self._count(count)
+            self.place += count
+            return [(byte >> 1) ^ -(byte & 1) for byte in here]
+        return [self._value(kind, depth + 1) for _ in range(count)]
 
     def _count(self, more: int) -> None:
         self._items += more
@@ -214,6 +223,9 @@ class _Reader:
 
     def _unsigned(self) -> int:
         value, data, stop = 0, self._data, self.stop
+        if self.place < stop and data[self.place] < 128:
+            self.place += 1
+            return data[self.place - 1]
         for shift in range(0, 70, 7):
             if self.place >= stop:
                 break

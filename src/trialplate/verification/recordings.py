@@ -181,42 +181,47 @@ class Reader:
         row = seen.row
         if row is None or row.run_id != self.run_id:
             return Reading(seen.findings, None)
-        told = seen.findings
-        if seen.trace is not None and row.trace is not None and (wrong := _misshapen(seen.trace)):
-            told += (_bad_call(row, wrong).finding,)
-        return Reading(
-            told, row, self._compared(folder, row, seen), self._outcome(folder, row, seen),
-            self._times_us(folder, row, seen),
-        )  # fmt: skip
+        told, trace = seen.findings, self._trace(folder, row, seen)
+        if seen.trace is not None and isinstance(trace, EvidenceProblem):
+            told += (trace.finding,)
+        return Reading(told, row, self._compared(row, trace), self._outcome(row, trace), _times_us(row, trace))
 
-    def _trace(self, folder: Folder, row: Row, seen: Look) -> Trace:
-        """Return the trace that was read, or raise again what is wrong with it."""
-        trace = seen.trace if seen.trace is not None else read_row_trace(folder, row, columns=self.columns)
-        if wrong := _misshapen(trace):
-            raise _bad_call(row, wrong)
-        return trace
+    def _trace(self, folder: Folder, row: Row, seen: Look) -> Trace | EvidenceError:
+        """Return the trace that was read, or the error of what is wrong with it."""
+        try:
+            trace = seen.trace if seen.trace is not None else read_row_trace(folder, row, columns=self.columns)
+        except EvidenceError as error:
+            return error
+        wrong = _misshapen(trace)
+        return _bad_call(row, wrong) if wrong else trace
 
-    def _compared(self, folder: Folder, row: Row, seen: Look) -> tuple[Finding, ...] | str:
+    def _compared(self, row: Row, trace: Trace | EvidenceError) -> tuple[Finding, ...] | str:
         if self.rules is None:
             return ()
         try:
-            return tuple(self.rules.findings(row, lambda: self._trace(folder, row, seen)))
+            return tuple(self.rules.findings(row, lambda: _sound(trace)))
         except EvidenceError as error:
             return error.message
 
-    def _outcome(self, folder: Folder, row: Row, seen: Look) -> Outcome | str:
+    def _outcome(self, row: Row, trace: Trace | EvidenceError) -> Outcome | str:
         if self.scorer is None:
             return "the lock cannot be read"
         try:
-            return self.scorer.score(row, self._trace(folder, row, seen) if row.trace is not None else None)
+            return self.scorer.score(row, _sound(trace) if row.trace is not None else None)
         except EvidenceError as error:
             return error.message
 
-    def _times_us(self, folder: Folder, row: Row, seen: Look) -> Sequence[int] | str:
-        try:
-            return trace_times_us(self._trace(folder, row, seen)) if row.trace is not None else ()
-        except EvidenceError as error:
-            return error.message
+
+def _times_us(row: Row, trace: Trace | EvidenceError) -> Sequence[int] | str:
+    if row.trace is None:
+        return ()
+    return trace.message if isinstance(trace, EvidenceError) else trace_times_us(trace)
+
+
+def _sound(trace: Trace | EvidenceError) -> Trace:
+    if isinstance(trace, EvidenceError):
+        raise trace
+    return trace
 
 
 # -- in which process --------------------------------------------------------------------------------------------
@@ -253,8 +258,11 @@ def _read_group(attempts: Sequence[Attempt]) -> list[Reading]:
 
 def _misshapen(trace: Trace) -> str:
     """Name the first recorded call that lacks what is counted in calls; nothing when none does."""
-    shapes = (all(type(call.get(name, 0.0)) in kinds for name, kinds in _CALL.items()) for call in trace.calls)
-    return next((f"call {number}" for number, whole in enumerate(shapes) if not whole), "")
+    for number, call in enumerate(trace.calls):
+        for name, kinds in _CALL.items():
+            if type(call.get(name, 0.0)) not in kinds:
+                return f"call {number}"
+    return ""
 
 
 def _bad_call(row: Row, pointer: str) -> EvidenceProblem:
