@@ -36,13 +36,11 @@ def show_stop(analysis: Analysis) -> None:
 
 def _cells(pair: Comparison, unit: str) -> tuple[str, ...]:
     from trialplate.claims import wording
+    from trialplate.claims.chart_wording import read_interval
 
-    found = pair.families
-    difference, low, high, p = (
-        (pair.difference, pair.low, pair.high, pair.adjusted_p)
-        if unit == "episode"
-        else (found.difference, found.low, found.high, found.adjusted_p)
-    )
+    found = pair if unit == "episode" else pair.families
+    difference, p = found.difference, found.adjusted_p
+    low, high = read_interval(pair, unit=unit)
     ends = "–"
     if low is not None and high is not None:
         ends = f"{wording.points(low, rounding='down')} to {wording.points(high, rounding='up')}"
