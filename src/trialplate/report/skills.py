@@ -13,6 +13,7 @@ from trialplate.report.data import ReportData
 from trialplate.report.text import visible
 from trialplate.scoring.skill_summary import SkillSummary
 from trialplate.scoring.skills import Adaptability, Placed, SkillReport, ranking
+from trialplate.spec.skills import ASSET_MISSING
 
 NOT_KNOWN = "N/A"
 _ELIGIBLE = {True: "yes", False: "no", None: "–"}
@@ -95,7 +96,7 @@ def _domains(skill: str, arm: str, held: Adaptability) -> dict[str, Any]:
         "skill": visible(skill),
         "arm": visible(arm),
         "rates": [
-            (visible(name), f"{summary.passed}/{summary.measured}", _rate(summary.success_rate, summary.reason))
+            (visible(name), _counted(summary), _rate(summary.success_rate, summary.reason))
             for name, summary in held.domains.items()
         ],
         "coverage": _rate(held.coverage_rate, held.reason),
@@ -106,6 +107,11 @@ def _domains(skill: str, arm: str, held: Adaptability) -> dict[str, Any]:
         "eligible": _ELIGIBLE[held.eligible],
         "why": "; ".join(held.eligible_reasons).replace("_", " "),
     }
+
+
+def _counted(summary: SkillSummary) -> str:
+    """Return passed of measured; of a domain without its robot nothing was counted."""
+    return "not run" if summary.reason == ASSET_MISSING else f"{summary.passed}/{summary.measured}"
 
 
 def _rate(rate: float | None, reason: str | None) -> str:

@@ -23,7 +23,7 @@ from trialplate.record.plan_check import check_segments
 from trialplate.registry import load_attribute
 from trialplate.run.attempt import Attempt, Setting, attempted
 from trialplate.run.frames import PendingDigest
-from trialplate.spec.skills import CASE_DETAILS, Phase, SkillCase, shown_case, skill_case
+from trialplate.spec.skills import ASSET_MISSING, CASE_DETAILS, Phase, SkillCase, shown_case, skill_case
 
 FAULT_DETAIL = "fault_detail"
 """Kind of the event that holds the detail of a fault."""
@@ -54,7 +54,7 @@ def _run(attempt: Attempt, seat: PlannerSeat, environment: Environment, setting:
         attempt.termination = REPLAYED
     except (PolicyFault, ContractFault, HarnessFault) as fault:
         attempt.termination, attempt.fault = "fault", fault
-        detail = fault.detail if isinstance(fault, PlanFault | CaseFault) else None
+        detail = _detail_of(fault)
         if detail is not None:
             attempt.events += (Event(attempt.recorder.steps, FAULT_DETAIL, detail),)
     attempt.events += environment.drain_events()
@@ -218,6 +218,14 @@ def _told_at_reset(fault: HarnessFault) -> TrialplateError:
     if detail in CASE_DETAILS:
         return CaseFault(fault.message, detail=detail)
     return fault
+
+
+def _detail_of(fault: TrialplateError) -> str | None:
+    """Return the code that goes with a fault, None where there is none."""
+    if isinstance(fault, PlanFault | CaseFault):
+        return fault.detail
+    told = fault.code == "reset_failed" and fault.message.partition(":")[0] == ASSET_MISSING
+    return ASSET_MISSING if told else None
 
 
 def _micros(start_ns: int) -> int:

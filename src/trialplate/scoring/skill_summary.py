@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trialplate import stats
 from trialplate.record import Outcome, Status
+from trialplate.spec.skills import ASSET_MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +32,12 @@ class StageCount:
 class SkillSummary:
     """``measured`` = total - excluded, ``valid`` = passed + failed; an ERROR is in ``measured`` and no failure.
 
-    Every rate is None with ``reason``: ``incomplete`` while planned trials were not started, ``no_trials`` when none
-    was measured. ``low_bound``, ``high_bound``: the rate had no errored trial passed, or every one.
-    ``interval_trials`` takes trials for independent, ``interval_cases`` has the effective number ``n_eff``, at least
-    the cases. ``trust``: replayed trials, passed or failed, trusted or not. ``belief``: the planner's word for the
-    first stage against the measurement. ``flags``: ``errors_present``, ``repeats_identical``.
+    Every rate is None with ``reason``: ``incomplete`` while planned trials were not started, ``asset_missing`` where
+    a robot was not on the machine, ``no_trials`` when none was measured. ``low_bound``, ``high_bound``: the rate had
+    no errored trial passed, or every one. ``interval_trials`` takes trials for independent, ``interval_cases`` has
+    the effective number ``n_eff``, at least the cases. ``trust``: replayed trials, passed or failed, trusted or not.
+    ``belief``: the planner's word for the first stage against the measurement. ``flags``: ``errors_present``,
+    ``repeats_identical``.
     """
 
     total: int
@@ -78,7 +80,8 @@ def summarise_skill(
     passed, failed = statuses[Status.PASS], statuses[Status.FAIL]
     errored, excluded = statuses[Status.ERROR], statuses[Status.EXCLUDED]
     not_started, measured, valid = total - len(outcomes), total - excluded, passed + failed
-    reason = "incomplete" if not_started else None if measured else "no_trials"
+    void = "incomplete" if not_started else ASSET_MISSING if any(map(_without_robot, outcomes)) else None
+    reason = void or (None if measured else "no_trials")
     trusted = sum(outcome.status is Status.PASS and _trusted(outcome) for outcome in outcomes)
     cases = _cases(outcomes)
     identical = _repeats_identical(outcomes)
@@ -99,7 +102,7 @@ def summarise_skill(
         passed=passed,
         failed=failed,
         cases=len(cases),
-        coverage_rate=_rate(measured, total, reason if reason == "incomplete" else None),
+        coverage_rate=_rate(measured, total, void),
         success_rate=_rate(passed, measured, reason),
         success_rate_valid=_rate(passed, valid, reason),
         low_bound=_rate(passed, measured, reason),
@@ -111,7 +114,7 @@ def summarise_skill(
         interval_cases=_ends(by_case.low, by_case.high) if reason is None else None,
         n_eff=by_case.n_eff if reason is None else None,
         reason=reason,
-        stages=_stages(outcomes, stages, void=reason if reason == "incomplete" else None),
+        stages=_stages(outcomes, stages, void=void),
         reasons=dict(sorted(Counter(o.reason for o in outcomes if o.status is not Status.PASS).items())),
         trust=_trust(outcomes),
         belief=_belief(outcomes),
@@ -129,6 +132,12 @@ def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 def _trusted(outcome: Outcome) -> bool:
     return outcome.skill is not None and outcome.skill.trusted is True
+
+
+def _without_robot(outcome: Outcome) -> bool:
+    """Return whether nothing was tried because the robot of the case is not on the machine."""
+    facts = outcome.skill
+    return outcome.status is Status.ERROR and facts is not None and facts.failure_detail == ASSET_MISSING
 
 
 def _cases(outcomes: Sequence[Outcome]) -> dict[str, tuple[int, int]]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from trialplate import stats
 from trialplate.record import Outcome
 from trialplate.scoring.skill_summary import SkillSummary, summarise_skill
+from trialplate.spec.skills import ASSET_MISSING
 
 NOMINAL, ROBUSTNESS, ADAPTABILITY = "nominal", "robustness", "adaptability"
 WORST_AT_LEAST, RETENTION_AT_LEAST = Fraction(3, 5), Fraction(3, 4)
@@ -48,9 +49,10 @@ class Axis:
 class Adaptability:
     """One skill over its held-out domains; every planned trial of them is mandatory.
 
-    ``eligible``: None with errors (``errors_present``) or an incomplete run; ``eligible_reasons``: why not, else
-    empty. ``worst``, ``mean``, ``variance``: over the success rates of the domains, with equal weight; ``retention``
-    = worst / nominal success rate, None for ``retention_reason``.
+    Everything is None for ``reason`` ``incomplete``, or ``asset_missing`` where a robot of one domain is not on the
+    machine. ``eligible``: None also with errors (``errors_present``); ``eligible_reasons``: why not, else empty.
+    ``worst``, ``mean``, ``variance``: over the success rates of the domains, with equal weight; ``retention`` =
+    worst / nominal success rate, None for ``retention_reason``.
     """
 
     domains: Mapping[str, SkillSummary]
@@ -163,33 +165,40 @@ def adaptability(domains: Mapping[str, SkillSummary], nominal: SkillSummary | No
     parts = tuple(domains.values())
     mandatory, measured = sum(part.total for part in parts), sum(part.measured for part in parts)
     base_k, base_n = (nominal.passed, nominal.measured) if nominal is not None else (0, 0)
-    complete = not any(part.not_started for part in (*parts, *([nominal] if nominal else [])))
+    void = _void((*parts, *([nominal] if nominal else [])))
     result = stats.held_out_domains(
         base_k, base_n, domain_k=[part.passed for part in parts], domain_n=[part.measured for part in parts]
     )
-    known = complete and result.worst is not None
-    eligible, reasons = _eligibility(parts, nominal, complete=complete)
-    retention_reason = None if known and result.retention is not None else result.reason or "incomplete"
+    known = void is None and result.worst is not None
+    eligible, reasons = _eligibility(parts, nominal, void=void)
+    retention_reason = None if known and result.retention is not None else void or result.reason or "incomplete"
     return Adaptability(
         domains=dict(domains),
-        coverage_rate=measured / mandatory if complete and mandatory else None,
+        coverage_rate=measured / mandatory if void is None and mandatory else None,
         mean=result.mean if known else None,
         worst=result.worst if known else None,
         variance=result.variance if known else None,
         retention=result.retention if known else None,
-        reason=None if known else "incomplete" if not complete else "domain_without_measured_trials",
+        reason=None if known else void or "domain_without_measured_trials",
         retention_reason=retention_reason,
         eligible=eligible,
         eligible_reasons=reasons,
     )
 
 
+def _void(parts: Sequence[SkillSummary]) -> str | None:
+    """Return why nothing at all can be said, None when something can."""
+    if any(part.not_started for part in parts):
+        return "incomplete"
+    return ASSET_MISSING if any(part.reason == ASSET_MISSING for part in parts) else None
+
+
 def _eligibility(
-    parts: Sequence[SkillSummary], nominal: SkillSummary | None, *, complete: bool
+    parts: Sequence[SkillSummary], nominal: SkillSummary | None, *, void: str | None
 ) -> tuple[bool | None, tuple[str, ...]]:
     """Compare counts with the thresholds, in exact fractions."""
-    if not complete:
-        return None, ("incomplete",)
+    if void is not None:
+        return None, (void,)
     if any(part.errored for part in (*parts, *([nominal] if nominal else []))):
         return None, ("errors_present",)
     reasons = []

@@ -72,6 +72,9 @@ CASE_DETAILS = (
 )
 """Details of ``invalid_case``."""
 
+ASSET_MISSING = "asset_missing"
+"""Detail of ``reset_failed`` where a robot of a held-out domain is not on the machine, and why rates are unknown."""
+
 
 class Dof(Frozen):
     """One column of a plan. ``unit``: ``rad`` for an arm joint, ``1`` for the opening fraction of a gripper."""

@@ -63,6 +63,8 @@ class Breaks(ToyRail):
     def reset(self, scenario: Scenario, *, seed: int) -> ResetEvidence:
         if self.what in ("initial_contact", "equality_constraint", "perturbation_not_applied"):
             raise HarnessFault(f"{self.what}: pad and block", code="reset_failed")
+        if self.what == "asset_missing":
+            raise HarnessFault("asset_missing: no such robot", code="reset_failed")
         if self.what == "reset":
             raise HarnessFault("no world", code="reset_failed")
         return super().reset(scenario, seed=seed)
@@ -110,6 +112,13 @@ def test_row_36_row_45_a_case_that_its_world_refuses_is_an_invalid_case(what: st
 def test_a_reset_that_fails_otherwise_is_the_harness() -> None:
     done = attempt(Breaks("reset"))
     assert isinstance(done.fault, HarnessFault) and done.fault.code == "reset_failed"
+    assert details(done) == []
+
+
+def test_a_robot_that_is_not_on_the_machine_is_told_by_a_detail_of_its_own() -> None:
+    done = attempt(Breaks("asset_missing"))
+    assert isinstance(done.fault, HarnessFault) and done.fault.code == "reset_failed"
+    assert details(done) == ["asset_missing"] and done.recorder.trace() is None
 
 
 def test_row_35_a_goal_that_is_true_at_the_start_is_found_before_anything_is_planned() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,6 +197,36 @@ def test_row_39_a_nominal_rate_of_zero_leaves_no_retention_and_the_worst_decides
 def test_an_incomplete_domain_is_not_eligible_yet() -> None:
     held = adaptability({"d": summary(many((PASS, 3)), total=4)}, of(8, 10))
     assert (held.worst, held.coverage_rate, held.eligible) == (None, None, None)
+
+
+def without_robot(count: int, *, excluded: int = 0) -> SkillSummary:
+    told = replace(facts(trusted=None), failure_detail="asset_missing")
+    lost = [outcome(number, ERROR, reason="reset_failed", skill=told) for number in range(count)]
+    return summary([*lost, *[outcome(900 + number, EXCLUDED) for number in range(excluded)]])
+
+
+def test_a_domain_without_its_robot_has_no_rate_and_not_a_rate_of_zero() -> None:
+    lost = without_robot(4)
+    assert (lost.reason, lost.errored, lost.flags) == ("asset_missing", 4, ("errors_present",))
+    rates = (lost.success_rate, lost.success_rate_valid, lost.trusted_success_rate, lost.coverage_rate)
+    assert rates == (None,) * 4
+    assert (lost.low_bound, lost.high_bound, lost.interval_trials, lost.interval_cases) == (None,) * 4
+    assert {(stage.rate, stage.reason) for stage in lost.stages} == {(None, "asset_missing")}
+    assert summary(many((ERROR, 4))).success_rate == 0.0  # another error stays in its denominator
+
+
+@pytest.mark.parametrize("excluded", [0, 1])
+def test_a_missing_robot_leaves_the_adaptability_unknown_and_every_domain_listed(excluded: int) -> None:
+    held = adaptability({"obj": of(9, 10), "arm_ur10e": without_robot(2, excluded=excluded)}, of(8, 10))
+    assert (held.mean, held.worst, held.variance, held.retention, held.coverage_rate) == (None,) * 5
+    assert (held.reason, held.retention_reason) == ("asset_missing", "asset_missing")
+    assert (held.eligible, held.eligible_reasons) == (None, ("asset_missing",))
+    assert list(held.domains) == ["obj", "arm_ur10e"] and held.domains["obj"].success_rate == 0.9
+
+
+def test_a_run_that_is_not_done_is_incomplete_before_anything_else() -> None:
+    held = adaptability({"arm_ur10e": without_robot(2), "d": summary(many((PASS, 3)), total=4)}, of(8, 10))
+    assert held.reason == "incomplete"
 
 
 def test_the_overall_rate_needs_every_skill() -> None:
