@@ -1,7 +1,8 @@
 """The harness's own exam, and what it lets a campaign claim.
 
-A harness qualifies on a suite when its null and exploit controls pass nothing and its oracle passes everything,
-three times with identical semantic outcomes. Every consumer recomputes that from the raw control campaigns.
+A harness qualifies on a suite when its null and exploit controls pass nothing, a control that states where it fails
+fails there, and its oracle passes everything, three times with identical semantic outcomes. Every consumer recomputes
+that from the raw control campaigns.
 Source: fair pick-and-place protocol, section 6.
 """
 

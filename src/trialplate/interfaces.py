@@ -281,13 +281,17 @@ class SkillEnvironment(Environment, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A shipped control of a suite. ``policy`` is ``module:attr``. ``role`` says what the exam expects of it."""
+    """A shipped control of a suite. ``policy`` is ``module:attr``. ``role`` says what the exam expects of it.
+
+    ``fails_at``: domain -> the stage at which it must fail in every scenario of it; empty: it may fail anywhere.
+    """
 
     policy: str
     role: str  # null | random | exploit | oracle | baseline
     meaning: str
     privileged: bool = False
     profile: str | None = None
+    fails_at: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 import trialplate
 from trialplate.spec.skills import CASE_DETAILS, FAULT_TABLE, PLAN_DETAILS, REMAPPABLE
+from trialplate.suites.atomic_skills import SUITE
 from trialplate.suites.atomic_skills.casebook.held_out import DOMAINS
 from trialplate.suites.atomic_skills.cases import PROFILES, REPEATS, frozen_sets, profile_cases
 from trialplate.suites.atomic_skills.ladders import SKILLS
@@ -66,6 +67,13 @@ def test_row_48_the_reasons_are_those_of_the_code() -> None:
     plan, case = details.split("Details of `invalid_case`", 1)
     assert tuple(names(plan)) == PLAN_DETAILS
     assert tuple(names(case)) == CASE_DETAILS
+
+
+def test_the_stages_at_which_the_negative_controls_fail_are_those_of_the_exam() -> None:
+    told = TEXT.split("## Controls", 1)[1].split("`trialplate qualify", 1)[0]
+    stages = re.findall(r"`(\w+)` of\s((?:`\w+`(?: and )?)+)", told)
+    found = {skill: stage for stage, skills in stages for skill in names(skills)}
+    assert found == dict(SUITE.controls["negative"].fails_at)
 
 
 def test_the_planner_of_the_page_returns_a_plan() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,10 @@ from trialplate.record import Outcome, Status
 from trialplate.replaying import replay
 from trialplate.scoring.skills import ranking
 from trialplate.store.view import read_campaign
+from trialplate.testing.toy_skills import TOY_SKILLS
 
 TESTS = Path(__file__).parents[1]
+STATED = "exploit control fails where stated"
 PROTOCOL = """
 schema = "trialplate.protocol/1"
 name = "toy-skills"
@@ -236,6 +240,32 @@ def test_a_suite_of_skills_qualifies_on_one_case_of_each_skill(tmp_path: Path) -
     result = exam.qualify("toy-skills", into=tmp_path / "exam")
     assert result.passed, [check for check in result.checks if not check.passed]
     assert {check.expected for check in result.checks if "control" in check.name} == {"0/2", "2/2"}
+    (stated,) = (check for check in result.checks if check.name == STATED)
+    assert (stated.passed, stated.expected, stated.found) == (True, "2/2", "2/2")
+
+
+@pytest.mark.parametrize(
+    ("planner", "ended"),
+    [
+        ("Null", "found grasped"),
+        ("Refuses", "found FAIL planner_reported_failure"),
+        ("Baseline", "found a pass"),
+        ("Misspells", "found ERROR invalid_case"),
+    ],
+)
+def test_a_control_that_fails_elsewhere_than_it_states_disqualifies_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planner: str, ended: str
+) -> None:
+    other = replace(TOY_SKILLS.controls["negative"], policy=f"planners_that_fail_elsewhere:{planner}")
+    monkeypatch.setitem(TOY_SKILLS.controls, "negative", other)  # type: ignore[arg-type]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), *sys.path]))
+    result = exam.qualify("toy-skills", into=tmp_path / "exam")
+    (stated,) = (check for check in result.checks if check.name == STATED)
+    assert not result.passed and not stated.passed and stated.expected == "2/2"
+    assert f"pick_up-1: expected lifted, {ended}" in stated.found
+    assert ("move_joints-1" in stated.found) == (planner != "Null")
+    again = exam.examine(tmp_path / "exam", "toy-skills")
+    assert [check.found for check in again.checks if check.name == STATED] == [stated.found]
 
 
 def test_a_sealed_campaign_of_skills_is_checked_by_the_one_file_inside_it(campaign: Path, tmp_path: Path) -> None:

@@ -244,6 +244,17 @@ class Null(Baseline):
         return straight(case, {name: [start] for name in case.segments})
 
 
+class Negative(Baseline):
+    """Lifts too little; stops half way."""
+
+    id = "toy-negative"
+
+    def plan(self, case: SkillCase) -> SkillPlan:
+        """Return the plan of the baseline for less than what is asked. Raises PlanningFailed."""
+        less = {"lift_m": 0.02} if case.skill == "pick_up" else {"q_target": [case.command["q_target"][0] / 2]}
+        return super().plan(case.model_copy(update={"command": {**case.command, **less}}))
+
+
 def straight(
     case: SkillCase, ways: Mapping[str, Sequence[tuple[float, float]]], *, belief: Mapping[str, bool] | None = None
 ) -> SkillPlan:
@@ -283,6 +294,10 @@ TOY_SKILLS = Suite(
     controls={
         "null": Control(f"{_PACKAGE}:Null", "null", "holds the start; must pass nothing"),
         "baseline": Control(f"{_PACKAGE}:Baseline", "baseline", "down, close, up"),
+        "negative": Control(
+            f"{_PACKAGE}:Negative", "exploit", "less than what is asked; must fail at the stated stage of each skill",
+            fails_at={"pick_up": "lifted", "move_joints": "reached"},
+        ),
         "oracle": Control(f"{_PACKAGE}:Baseline", "oracle", "the same; must pass one case of each skill"),
     },
     profiles={"state": ObservationSpec(instruction=False)},

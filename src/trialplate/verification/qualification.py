@@ -1,7 +1,8 @@
 """What raw control campaigns say about the harness that made them, and about the campaign that leans on them.
 
-A harness qualifies on a suite when its null and exploit controls pass nothing and its oracle passes everything, in
-three different runs with identical semantic outcomes, and when attempts that nobody picked repeat. Every reader
+A harness qualifies on a suite when its null and exploit controls pass nothing, a control that states where it fails
+fails there, and its oracle passes everything, in three different runs with identical semantic outcomes, and when
+attempts that nobody picked repeat. Every reader
 computes that again; the summary beside the raw campaigns is believed by nobody. Sources: evidence specification,
 section 8; fair pick-and-place protocol, section 7.
 """
@@ -235,6 +236,9 @@ def _concluded(suite: Suite, runs: Mapping[str, Examined], audit: ReplayAudit | 
     views = {name: run.view for name, run in runs.items() if run.view is not None}
     wanted = suite.examined()
     checks = [_counted(name, run.outcomes, wanted) for name, run in runs.items()]
+    for name, control in exam_runs(suite).items():
+        if fails_at := suite.controls[control].fails_at:
+            checks.append(_failed_where_stated(name, runs[name].outcomes, fails_at))
     oracle = [semantic_outcomes(runs[name].outcomes) for name in ORACLE_RUNS]
     same = oracle.count(oracle[0])
     distinct = _different(views)
@@ -277,6 +281,34 @@ def _counted(name: str, outcomes: Sequence[Outcome], wanted: Sequence[str]) -> C
     expected = total if name.startswith("oracle") else 0
     holds = passed == expected and whole and (errors == 0 or name == "exploit")
     return Check(f"{name} control", holds, f"{expected}/{total}", found)
+
+
+def _failed_where_stated(name: str, outcomes: Sequence[Outcome], fails_at: Mapping[str, str]) -> Check:
+    """Hold a control against the stages at which it must fail.
+
+    A failure without a replay is none at a stage: nothing was read there. ``found`` names every scenario that ended
+    otherwise.
+    """
+    wrong = [
+        f"{outcome.scenario}: expected {fails_at.get(outcome.domain, 'a stated stage')}, found {_ended(outcome)}"
+        for outcome in sorted(outcomes, key=lambda item: (item.scenario, item.repeat))
+        if _stage_failed(outcome) is None or _stage_failed(outcome) != fails_at.get(outcome.domain)
+    ]
+    total = len(outcomes)
+    found = "; ".join([f"{total - len(wrong)}/{total}", *wrong])
+    return Check(f"{name} control fails where stated", not wrong and total > 0, f"{total}/{total}", found)
+
+
+def _stage_failed(outcome: Outcome) -> str | None:
+    """Return the stage at which a measured attempt failed, None where it did not, or nothing was measured."""
+    measured = outcome.status == "FAIL" and outcome.termination != "fault"
+    return outcome.first_failed_stage if measured else None
+
+
+def _ended(outcome: Outcome) -> str:
+    if outcome.status == "PASS":
+        return "a pass"
+    return _stage_failed(outcome) or f"{outcome.status.value} {outcome.reason}"
 
 
 def _binding(controls: Mapping[str, Any], lock_document: Mapping[str, Any]) -> list[Finding]:

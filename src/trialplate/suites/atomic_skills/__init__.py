@@ -13,7 +13,7 @@ from trialplate.spec.channels import ObservationSpec
 from trialplate.spec.skills import FAULT_TABLE, REMAPPABLE
 from trialplate.suites.atomic_skills import cases as _cases
 from trialplate.suites.atomic_skills.channels import action_of, case_action, case_columns, columns_of
-from trialplate.suites.atomic_skills.ladders import LADDERS
+from trialplate.suites.atomic_skills.ladders import LADDERS, NEGATIVE_STAGES
 from trialplate.suites.atomic_skills.settings import world_settings
 from trialplate.suites.atomic_skills.tolerances import SCORING
 
@@ -46,6 +46,7 @@ SUITE = Suite(
         "negative": Control(
             f"{_PACKAGE}.planners.negative:Negative", "exploit",
             "leaves out what each skill is about; must fail each at its stated stage",
+            fails_at=NEGATIVE_STAGES,
         ),
     },
     profiles={"state": ObservationSpec(instruction=False)},

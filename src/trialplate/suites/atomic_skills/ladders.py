@@ -154,3 +154,22 @@ _LISTED = (
 SKILLS: Mapping[str, Skill] = {skill.name: skill for skill in _LISTED}
 LADDERS: Mapping[str, Mapping[str, str]] = {name: dict(skill.stages) for name, skill in SKILLS.items()}
 """Skill -> stage -> what it means, as the lock and a report tell it."""
+
+NEGATIVE_STAGES: Mapping[str, str] = {
+    "move_joints": "reached",
+    "move_end_effector": "reached",
+    "pick_up": "grasped",
+    "axis_align": "aligned",
+    "move_held_object": "transported",
+    "place": "placed",
+    "pour": "poured",
+    "push_object": "pushed",
+    "press": "pressed",
+    "slide": "slid",
+    "open_door": "opened",
+    "twist": "twisted",
+    "coordinated_pickment": "moved",
+    "coordinated_placement": "released",
+    "hand_over": "transferred",
+}
+"""Skill -> the stage at which its negative control must fail."""

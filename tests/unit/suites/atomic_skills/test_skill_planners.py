@@ -12,7 +12,7 @@ from trialplate.errors import CaseFault, PlanningFailed
 from trialplate.record.plan_check import check_segments
 from trialplate.spec.skills import skill_case
 from trialplate.suites.atomic_skills.cases import nominal_cases, profile_cases
-from trialplate.suites.atomic_skills.ladders import SKILLS
+from trialplate.suites.atomic_skills.ladders import NEGATIVE_STAGES, SKILLS
 from trialplate.suites.atomic_skills.planners.baseline import Baseline, Null
 from trialplate.suites.atomic_skills.planners.case_view import CaseView
 from trialplate.suites.atomic_skills.planners.negative import DEFECTS, Negative
@@ -50,7 +50,7 @@ def test_the_baseline_passes_the_smoke_case_of_each_skill_by_a_motion_that_can_b
 @pytest.mark.parametrize("case", SMOKE, ids=lambda case: case["skill"])
 def test_each_negative_control_fails_at_its_stated_stage(world: AtomicSkills, case: dict[str, Any]) -> None:
     trial = Trial(world, case)
-    assert trial.replay(Negative().plan(trial.seen)).failure_stage == DEFECTS[case["skill"]].stage
+    assert trial.replay(Negative().plan(trial.seen)).failure_stage == NEGATIVE_STAGES[case["skill"]]
 
 
 @pytest.mark.parametrize("case", SMOKE, ids=lambda case: case["skill"])
@@ -65,8 +65,8 @@ def test_holding_the_start_pose_passes_nothing(world: AtomicSkills, case: dict[s
 
 
 def test_there_is_one_defect_for_each_skill_and_it_names_a_stage_of_it() -> None:
-    assert set(DEFECTS) == set(SKILLS)
-    assert all(defect.stage in SKILLS[skill].stages for skill, defect in DEFECTS.items())
+    assert set(DEFECTS) == set(NEGATIVE_STAGES) == set(SKILLS)
+    assert all(stage in SKILLS[skill].stages for skill, stage in NEGATIVE_STAGES.items())
 
 
 def test_a_plan_steps_by_at_most_ten_milliradians_and_dwells_where_a_stage_is_read(world: AtomicSkills) -> None:

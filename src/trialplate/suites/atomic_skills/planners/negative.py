@@ -25,13 +25,12 @@ Command = Callable[[SkillCase], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """``stage``: where it must fail. ``command``: members of the command that the planner is given instead.
+    """``command``: members of the command that the planner is given instead.
 
     ``left_open``, ``left_closed``: arms whose gripper the plan never closes, or never opens.
     """
 
     meaning: str
-    stage: str
     command: Command | None = None
     left_open: Callable[[SkillCase], tuple[int, ...]] | None = None
     left_closed: Callable[[SkillCase], tuple[int, ...]] | None = None
@@ -60,27 +59,25 @@ def _other_way(case: SkillCase) -> Mapping[str, Any]:
 
 
 DEFECTS: Mapping[str, Defect] = {
-    "move_joints": Defect("stops half way", "reached", _half_way),
-    "move_end_effector": Defect("stops 3 cm beside", "reached", _beside("pose")),
-    "pick_up": Defect("never closes the hand", "grasped", left_open=lambda case: (0,)),
-    "axis_align": Defect("lifts and does not turn", "aligned", _as_it_is),
-    "move_held_object": Defect("stops 3 cm beside", "transported", _beside("pose")),
-    "place": Defect("puts it 3 cm beside", "placed", _beside("pose")),
-    "pour": Defect("turns the other way", "poured", _other_way),
-    "push_object": Defect("pushes 3 cm too far", "pushed", _beside("pose")),
-    "press": Defect("presses half as deep", "pressed", lambda case: {"travel_m": 0.010}),
-    "slide": Defect("pulls half as far", "slid", _halved("travel_m")),
-    "open_door": Defect("opens half as far", "opened", _halved("angle_rad")),
-    "twist": Defect("turns half as far", "twisted", _halved("angle_rad")),
-    "coordinated_pickment": Defect("carries it 3 cm too far", "moved", _beside("pose")),
-    "coordinated_placement": Defect(
-        "never lets go", "released", left_closed=lambda case: (int(case.command["placing_arm"]),)
-    ),
+    "move_joints": Defect("stops half way", _half_way),
+    "move_end_effector": Defect("stops 3 cm beside", _beside("pose")),
+    "pick_up": Defect("never closes the hand", left_open=lambda case: (0,)),
+    "axis_align": Defect("lifts and does not turn", _as_it_is),
+    "move_held_object": Defect("stops 3 cm beside", _beside("pose")),
+    "place": Defect("puts it 3 cm beside", _beside("pose")),
+    "pour": Defect("turns the other way", _other_way),
+    "push_object": Defect("pushes 3 cm too far", _beside("pose")),
+    "press": Defect("presses half as deep", lambda case: {"travel_m": 0.010}),
+    "slide": Defect("pulls half as far", _halved("travel_m")),
+    "open_door": Defect("opens half as far", _halved("angle_rad")),
+    "twist": Defect("turns half as far", _halved("angle_rad")),
+    "coordinated_pickment": Defect("carries it 3 cm too far", _beside("pose")),
+    "coordinated_placement": Defect("never lets go", left_closed=lambda case: (int(case.command["placing_arm"]),)),
     "hand_over": Defect(
-        "the second hand never closes", "transferred", left_open=lambda case: (int(case.command["destination_arm"]),)
+        "the second hand never closes", left_open=lambda case: (int(case.command["destination_arm"]),)
     ),
 }
-"""Skill -> what its control leaves out, and where it must fail."""
+"""Skill -> what its control leaves out. Where it must then fail stands in ``ladders.NEGATIVE_STAGES``."""
 
 
 class Negative:
@@ -91,7 +88,7 @@ class Negative:
     capabilities = CAPABILITIES
 
     def plan(self, case: SkillCase) -> SkillPlan:
-        """Return a plan that must fail at the stage of its defect. Raises PlanningFailed."""
+        """Return a plan that must fail at the stated stage of its skill. Raises PlanningFailed."""
         defect = DEFECTS[case.skill]
         if defect.command is not None:
             case = case.model_copy(update={"command": {**case.command, **defect.command(case)}})
