@@ -178,21 +178,30 @@ class _Trial:
     def _step(self, phase: Phase, action: NDArray[np.float64]) -> None:
         """Run and record one row. Raises CaseFault when the world breaks: nobody's failure."""
         attempt, environment = self.attempt, self.environment
+        where = f"after row {attempt.recorder.steps} ({phase})"
         try:
             environment.phase(phase)
             refusal = environment.step(action)
-            measurement, state = environment.measure(), environment.state_sha256()
+            measurement = environment.measure()
+        except CaseFault:
+            raise
         except Exception as error:
-            message = f"{type(error).__name__} in the world after row {attempt.recorder.steps} ({phase}): {error}"
-            raise CaseFault(message[:512], detail="replay_crash") from error
+            raise _broken(error, where, detail="replay_crash") from error
         if refusal is not None:
             raise CaseFault(f"the world refuses a row of the {phase}: {refusal.detail}", detail="replay_crash")
         if not np.isfinite(measurement.values).all():
-            raise CaseFault(
-                f"what is measured is not finite after row {attempt.recorder.steps} ({phase})",
-                detail="replay_diverged",
-            )
+            raise CaseFault(f"what is measured is not finite {where}", detail="replay_diverged")
+        try:
+            state = environment.state_sha256()
+        except HarnessFault as error:  # a state that is not finite has no digest
+            raise _broken(error, where, detail="replay_diverged") from error
+        except Exception as error:
+            raise _broken(error, where, detail="replay_crash") from error
         attempt.recorder.step(action, measurement, state)
+
+
+def _broken(error: Exception, where: str, *, detail: str) -> CaseFault:
+    return CaseFault(f"{type(error).__name__} in the world {where}: {error}"[:512], detail=detail)
 
 
 def _plan_facts(plan: SkillPlan | None) -> Mapping[str, str | None]:

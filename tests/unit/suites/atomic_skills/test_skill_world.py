@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
-from trialplate.errors import HarnessFault, PolicyFault, SceneMismatch, UsageError
+from trialplate.errors import CaseFault, HarnessFault, PolicyFault, SceneMismatch, UsageError
 from trialplate.interfaces import Scenario, SkillEnvironment
 from trialplate.suites.atomic_skills import SUITE
 from trialplate.suites.atomic_skills.casebook.layout import sealed
@@ -272,3 +273,27 @@ def test_pictures_for_people_show_the_scene_and_leave_its_state(world: AtomicSki
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 100
     assert world.state_sha256() == before
     world.close()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e12])
+def test_row_22_a_state_that_is_not_finite_or_explodes_has_diverged(
+    world: AtomicSkills, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    monkeypatch.chdir(tmp_path)  # MuJoCo logs its warnings into the working directory
+    case = first("move_joints")
+    world.reset(scenario_of(case), seed=0)
+    world.phase("waypoint")
+    world.data.qvel[0] = value
+    with pytest.raises(CaseFault, match=r"mjWARN_BAD\w+ in row 1 ") as caught:
+        world.step(np.array(case["q_start"]))
+    assert (caught.value.code, caught.value.detail) == ("invalid_case", "replay_diverged")
+
+
+def test_row_22_another_warning_of_the_simulator_is_a_crash(world: AtomicSkills) -> None:
+    case = first("move_joints")
+    world.reset(scenario_of(case), seed=0)
+    world.phase("waypoint")
+    world.data.warning.number[int(mujoco.mjtWarning.mjWARN_CONTACTFULL)] = 1
+    with pytest.raises(HarnessFault, match=r"mjWARN_CONTACTFULL") as caught:
+        world.step(np.array(case["q_start"]))
+    assert caught.value.code == "simulator_crash"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trialplate.canonical import document_sha256
-from trialplate.errors import HarnessFault, PolicyFault, Unavailable, UsageError, nearest
+from trialplate.errors import CaseFault, HarnessFault, PolicyFault, Unavailable, UsageError, nearest
 from trialplate.interfaces import ResetEvidence, Scenario, Sensed
 from trialplate.record import Event, Measurement
 from trialplate.spec.skills import Phase
@@ -43,6 +43,8 @@ FloatArray = NDArray[np.float64]
 BODIES = ("own",)
 PROFILES = ("state",)
 _KEPT_MODELS = 6
+_DIVERGED = {f"mjWARN_BAD{part}" for part in ("QPOS", "QVEL", "QACC")}
+"""Warnings of MuJoCo about a state that is not finite, or far too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ class AtomicSkills:
         """Hold one command row (dof,) for the physics steps of its kind. Returns None: no row is refused here.
 
         Raises PolicyFault ``invalid_action`` for a row of another shape, a number that is not finite or an opening
-        fraction outside [0, 1]; HarnessFault ``simulator_crash``.
+        fraction outside [0, 1]; CaseFault ``replay_diverged`` when the state is not finite or grows without bound;
+        HarnessFault ``simulator_crash`` for any other warning of the simulator.
         """
         self._command(action)
         self._row += 1
@@ -288,11 +291,13 @@ class AtomicSkills:
         counts = self.data.warning.number
         if counts.tobytes().strip(b"\0"):
             raised = [mujoco.mjtWarning(kind).name for kind in np.flatnonzero(counts)]
-            raise HarnessFault(
+            message = (
                 f"MuJoCo reported {', '.join(raised)} in row {self._row} (t = {self.data.time:.3f} s); the trial is "
-                "no evidence",
-                code="simulator_crash",
+                "no evidence"
             )
+            if _DIVERGED & set(raised):
+                raise CaseFault(message, detail="replay_diverged")
+            raise HarnessFault(message, code="simulator_crash")
 
     def _people_surface(self, *, height_px: int, width_px: int) -> Surface:
         if self._scene is None:
