@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from trialplate.canonical import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, canonical_json, read_stored, sha256_hex
@@ -46,18 +46,18 @@ def claims_bytes(claims: Sequence[Claim], blockers: Sequence[str]) -> bytes:
 def derived_findings(
     view: CampaignView, *, ignore: Collection[str], qualified: bool | None, recordings: Recordings
 ) -> list[Finding]:
-    """Compute every derived file again and compare it with the stored one."""
+    """Compute every derived file that is stored again and compare the two."""
     found: list[Finding] = []
     outcomes = score_view(view, scored=recordings.outcome)
     analysis = analyse_document(outcomes, view.lock_document)
-    derived = {
-        "results.jsonl": results_bytes(outcomes),
-        "analysis.json": canonical_json(analysis.document()),
-        "summary.json": canonical_json(summary_document(view, outcomes, analysis, timed=recordings.times_us)),
+    derived: dict[str, Callable[[], bytes]] = {
+        "results.jsonl": lambda: results_bytes(outcomes),
+        "analysis.json": lambda: canonical_json(analysis.document()),
+        "summary.json": lambda: canonical_json(summary_document(view, outcomes, analysis, timed=recordings.times_us)),
     }
     if (view.folder / "claims.json").is_file() and "claims.json" not in ignore:
         claimed = _claimed_blockers(view.folder)
-        derived["claims.json"] = _claims(view, analysis, claimed)
+        derived["claims.json"] = lambda: _claims(view, analysis, claimed)
         if "not_qualified" not in claimed and qualified is not True:
             code = "qualification_missing" if qualified is None else "qualification_failed"
             found.append(
@@ -71,7 +71,7 @@ def derived_findings(
             )
     for name, expected in derived.items():
         if name not in ignore and (view.folder / name).is_file():
-            found += _compared(view.folder, name, expected)
+            found += _compared(view.folder, name, expected())
     return found
 
 
