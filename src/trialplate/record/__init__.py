@@ -2,6 +2,7 @@
 
 from trialplate.record.decision import Ack, ActionChunk, Decision, EndReason, Issue, PolicyDecision, Stop, Usage
 from trialplate.record.episode import (
+    USAGE_MEMBERS,
     Conduct,
     Event,
     ExchangeRef,
@@ -18,6 +19,7 @@ from trialplate.record.skills import SkillFacts, SkillPlan, StagePart, StageReco
 from trialplate.record.trace import Column, Trace
 
 __all__ = [
+    "USAGE_MEMBERS",
     "Ack",
     "ActionChunk",
     "Column",

@@ -28,6 +28,10 @@ class Event:
     detail: str
 
 
+USAGE_MEMBERS = ("requests", "input_tokens", "output_tokens", "cost")
+"""What may be metered over the calls of an attempt; each may be unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Wall-clock facts of an attempt; never part of what is compared between runs."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trialplate.claims import wording as say
+from trialplate.record import USAGE_MEMBERS
 from trialplate.report.data import Latency, ReportData
 from trialplate.report.headline import arm_facts, is_control
 from trialplate.scoring.analysis import ArmAnalysis, ArmConduct, Metered
-from trialplate.scoring.conduct import USAGE_MEMBERS
 from trialplate.spec.schemes import scheme_of
 from trialplate.store.disclosures import COMPROMISED
 

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from trialplate.errors import TrialplateError
 from trialplate.interfaces import Actor, ResetEvidence, Scenario, Suite
 from trialplate.policies.adapters.chain import AdapterChain
-from trialplate.record import Ack, EpisodeInfo, Event, PolicyDecision, Usage
+from trialplate.record import USAGE_MEMBERS, Ack, EpisodeInfo, Event, PolicyDecision, Usage
 from trialplate.run.frames import FrameHasher
 from trialplate.run.recorder import Recorder
 from trialplate.spec.channels import ActionSpec, ObservationSpec
 from trialplate.store.exchanges import ExchangeWriter
 
 Recording = Literal["minimal", "detailed"]
-USAGE_MEMBERS = ("requests", "input_tokens", "output_tokens", "cost")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trialplate.errors import EvidenceError
-from trialplate.record import Conduct, Outcome
+from trialplate.record import USAGE_MEMBERS, Conduct, Outcome
 from trialplate.scoring.analysis import ActionWarning, ArmConduct, Metered
 from trialplate.spec.channels import ActionSpec
 
-USAGE_MEMBERS = ("requests", "input_tokens", "output_tokens", "cost")
 NOTHING_ASKED = "not_applicable"
 NORMALISED_REACH = 3.0
 PHYSICAL_WIDTH = 60.0

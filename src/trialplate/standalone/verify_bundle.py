@@ -140,7 +140,8 @@ ROW = {
     **of((str,), "fault_code fault_message initial_state_sha256 applied_scene_sha256 actions_sha256 usage_reason"),
     **of(int, "ordinal attempt repeat env_seed control_steps calls calls_rejected short_chunks rows_proposed"),
     **of(int, "rows_executed rows_dropped rows_discarded"), **of((str,), "echo run_id"),
-    **of(object, "usage applied_scene"), "events": [of(str, "kind detail", step=int)],
+    "usage": (of((float,), "requests input_tokens output_tokens cost"),), "applied_scene": object,
+    "events": [of(str, "kind detail", step=int)],
     "trace": (of(str, "content_sha256", steps=int, **KEPT),), "exchange": (KEPT,),
     "timing": (of(int, "wall_us policy_us reset_us", **of((int,), "call_p50_us call_p95_us")),),
 }  # fmt: skip

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from trialplate.canonical import canonical_json
 from trialplate.errors import EvidenceError
-from trialplate.record import ActionChunk, Exchange, Issue, Observation, PolicyDecision, Stop, Usage
+from trialplate.record import USAGE_MEMBERS, ActionChunk, Exchange, Issue, Observation, PolicyDecision, Stop, Usage
 from trialplate.store.replies import plain_text, reply_text
 
 FORMAT = "trialplate.exchange/1"
 FORMAT_KEY, HEAD_KEY = b"trialplate.format", b"trialplate.exchange"
 IMAGE, PROPRIO = "image.", "proprio."
-USAGE_MEMBERS = ("requests", "input_tokens", "output_tokens", "cost")
 
 
 @dataclass(frozen=True, slots=True)

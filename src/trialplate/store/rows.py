@@ -8,7 +8,7 @@ from typing import Any
 
 from trialplate.canonical import MAX_LINE_BYTES, canonical_json, read_stored
 from trialplate.errors import CanonicalError
-from trialplate.record import ExchangeRef, Row, TraceRef
+from trialplate.record import USAGE_MEMBERS, ExchangeRef, Row, TraceRef
 from trialplate.store.findings import EvidenceProblem, Finding, finding, malformed, problem
 from trialplate.store.layout import Planned, episode_folder, exchange_path, trace_path
 from trialplate.store.progress import Artifact, Ended
@@ -50,6 +50,8 @@ def parse_row(data: bytes, path: str) -> Row:
         raise problem("schema_mismatch", path, expected="the members of a row", found=error) from None
     if (wrong := _wrong_type(row, "")) is not None:
         raise _mistyped(path, *wrong)
+    if (wrong := _wrong_usage(row.usage)) is not None:
+        raise _mistyped(path, *wrong)
     if row.document() != document:  # the same members in the same form: then it has the same bytes
         raise problem("schema_mismatch", path, expected="a row that writes back as it reads", found="another form")
     return row
@@ -69,6 +71,18 @@ def _wrong_type(value: Any, pointer: str) -> tuple[str, str, Any] | None:
             inner = f"{place}/{number}" if isinstance(member, tuple) else place
             if is_dataclass(part) and (wrong := _wrong_type(part, inner)) is not None:
                 return wrong
+    return None
+
+
+def _wrong_usage(usage: Any) -> tuple[str, str, Any] | None:
+    """Return what :func:`_wrong_type` does of what was metered: nothing, or a number or null for every member."""
+    if usage is None:
+        return None
+    if not isinstance(usage, dict) or set(usage) != set(USAGE_MEMBERS):
+        return "/usage", f"null or {', '.join(USAGE_MEMBERS)}", usage
+    for name, value in usage.items():
+        if value is not None and type(value) not in (int, float):
+            return f"/usage/{name}", "a number or null", value
     return None
 
 
