@@ -32,7 +32,7 @@ def guarded(app: App, arguments: list[str]) -> int:
         result = app(arguments, exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else YES
     except CycloptsError as error:
-        _complain(UsageError(str(error)), as_json=as_json)
+        _complain(UsageError(_said(error)), as_json=as_json)
         return BAD_INPUT
     except TrialplateError as error:
         _complain(error, as_json=as_json)
@@ -47,6 +47,12 @@ def guarded(app: App, arguments: list[str]) -> int:
     except OSError as error:
         _complain(UsageError(f"{error.strerror or error}: {error.filename or 'output'}"), as_json=as_json)
         return BAD_INPUT
+
+
+def _said(error: CycloptsError) -> str:
+    """Return what is wrong with a command line; an option that is unknown beside one that is missing is named too."""
+    unknown = [token for token in error.unused_tokens or () if token.startswith("--") and token not in str(error)]
+    return f"{str(error).rstrip('.')}; unknown here: {', '.join(unknown)}" if unknown else str(error)
 
 
 def told(code: int, failure: OSError | None) -> int:

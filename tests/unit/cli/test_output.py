@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trialplate.cli.output import finding_lines, say
+from trialplate.cli import app
+from trialplate.cli.output import BAD_INPUT, finding_lines, guarded, say
 
 
 def finding(path: str, **changes: str) -> dict[str, str]:
@@ -52,3 +53,9 @@ def test_a_line_stays_whole_where_nobody_knows_the_width(
     monkeypatch.setattr("sys.__stdout__", None)
     say("word " * 100)
     assert capsys.readouterr().out == "word " * 100 + "\n"
+
+
+def test_an_unknown_option_beside_a_missing_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(app, ["lock", "protocol.toml", "--into", "folder"]) == BAD_INPUT
+    told = " ".join(capsys.readouterr().err.split())
+    assert "--out" in told and "unknown here: --into" in told
