@@ -26,6 +26,7 @@ from trialplate.canonical import canonical_json
 from trialplate.cli import main
 from trialplate.errors import EvidenceError, UsageError
 from trialplate.record import Status
+from trialplate.standalone import verify_bundle
 from trialplate.store import merkle
 from trialplate.store.archive import ArchiveCaps, pack, unpack
 from trialplate.store.attesting import attest
@@ -418,14 +419,32 @@ def test_row_32_a_bit_of_a_signature_is_found_by_who_brings_keys(bundle: Path, t
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a\\b", "con.txt", "LOCK.json", "lock.json/x", "a/../b"])
 def test_row_35_an_unsafe_path_in_the_manifest_is_refused(lean: Path, path: str) -> None:
-    manifest = json.loads((lean / "MANIFEST.json").read_bytes())
-    manifest["files"] = sorted([*manifest["files"], {"path": path, "sha256": "ab" * 32, "size": 1}], key=_path)
-    write(lean / "MANIFEST.json", canonical_json(manifest))
-    document = json.loads((lean / "bundle.json").read_bytes())
-    document["manifest_sha256"] = sha256((lean / "MANIFEST.json").read_bytes())
-    forged = rename(lean, canonical_json(document))
+    files = json.loads((lean / "MANIFEST.json").read_bytes())["files"]
+    forged = _listing(lean, sorted([*files, {"path": path, "sha256": "ab" * 32, "size": 1}], key=_path))
     assert codes(forged)[0] == 2
     assert "path_unsafe" in [item.code for item in check_container(forged).findings]
+
+
+def test_a_manifest_in_another_order_is_malformed_and_not_compared_with_the_files_by_either_verifier(
+    lean: Path,
+) -> None:
+    files = json.loads((lean / "MANIFEST.json").read_bytes())["files"]
+    moved = next(entry for entry in files if entry["path"].startswith("episodes/"))
+    moved["path"] = moved["path"].replace("episodes", "epis/des")  # missing, and now before its neighbours
+    forged = _listing(lean, [entry for entry in files if entry is not moved] + [moved])
+    assert codes(forged) == (2, ["schema_mismatch"])
+    told = verify_bundle.verify(str(forged))
+    assert told["exit_code"] == 2
+    assert not {"file_missing", "file_extra"} & {item["code"] for item in told["findings"]}
+
+
+def _listing(bundle: Path, files: list[dict[str, Any]]) -> Path:
+    """Give a bundle another list of files, and the digests that follow."""
+    manifest = json.loads((bundle / "MANIFEST.json").read_bytes())
+    write(bundle / "MANIFEST.json", canonical_json({**manifest, "files": files}))
+    document = json.loads((bundle / "bundle.json").read_bytes())
+    document["manifest_sha256"] = sha256((bundle / "MANIFEST.json").read_bytes())
+    return rename(bundle, canonical_json(document))
 
 
 def _path(entry: dict[str, Any]) -> str:

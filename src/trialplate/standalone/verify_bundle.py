@@ -684,16 +684,19 @@ def check_container(bundle: Bundle, path: str) -> Any:
             raise Wrong("manifest_mismatch", "MANIFEST.json", "", sealed["manifest_sha256"], sha256(data))
         if len(data) > DOCUMENT and (data.count(b"[") > 1 or data.count(b"{") > FILES):
             raise Wrong("size_limit", "MANIFEST.json", "", f"a flat list of at most {FILES} files", len(data))
-        listed = fit(document(data, "MANIFEST.json", "manifest"), MANIFEST, "MANIFEST.json")["files"]
-        check_files(bundle, {entry["path"]: entry for entry in listed})
-        if [entry["path"] for entry in listed] != sorted({entry["path"] for entry in listed}):
-            raise Wrong("schema_mismatch", "MANIFEST.json", "/files", "each file once, sorted", "another order")
+        check_files(bundle, fit(document(data, "MANIFEST.json", "manifest"), MANIFEST, "MANIFEST.json")["files"])
     return sealed
 
 
-def check_files(bundle: Bundle, listed: dict[str, Any]) -> None:
-    """Nothing may be missing or changed, nothing may lie there unlisted; derived documents must be canonical."""
+def check_files(bundle: Bundle, entries: list[Any]) -> None:
+    """Nothing may be missing or changed, nothing may lie there unlisted; derived documents must be canonical.
+
+    A list in another order is no manifest, and then not compared with the files.
+    """
+    listed = {entry["path"]: entry for entry in entries}
     bundle.check_paths(listed)
+    if [entry["path"] for entry in entries] != sorted(listed):
+        raise Wrong("schema_mismatch", "MANIFEST.json", "/files", "each file once, sorted", "another order")
     for path, entry in listed.items():
         with bundle.keeping():
             if path in UNLISTED:
